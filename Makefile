@@ -1,0 +1,58 @@
+# One entry point for people and for CI. `make help` lists the targets.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+UV := $(shell command -v uv 2>/dev/null)
+# Two workers: the smallest machine we care about has two cores.
+JOBS ?= 2
+
+ifdef UV
+MAKE_VENV = $(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
+INSTALL = $(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt
+else
+# Dependency groups need pip 25.1.
+MAKE_VENV = $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt
+endif
+
+.PHONY: help setup demo check test bench soak clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+$(VENV)/.core: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "pgqrs needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "setting up $(VENV)"
+	@$(MAKE_VENV)
+	@$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	@echo "installing every backend and the development tools"
+	@$(INSTALL) --editable '.[all]' --group dev
+	@touch $@
+
+setup: $(VENV)/.dev ## make the virtual environment with every extra and the development tools
+
+demo: $(VENV)/.core ## queue work on a temporary SQLite file, kill a consumer, see nothing lost
+	@$(BIN)/pgqrs demo
+
+check: $(VENV)/.dev ## ruff, mypy strict, import layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: $(VENV)/.dev ## the whole suite on SQLite, PostgreSQL (started here) and Turso
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+bench: $(VENV)/.dev ## benchmarks; WHAT=archiving runs one
+	$(BIN)/python -m benchmarks $(WHAT)
+
+soak: $(VENV)/.dev ## long checks: 1 M rows, 10,000 messages by 8 processes, 100,000 generated values
+	PGQRS_SOAK=1 $(BIN)/python -m pytest -n 0 -m soak $(ARGS)
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""Durable workflows and queues on the database you already have."""

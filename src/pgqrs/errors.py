@@ -1,0 +1,215 @@
+"""Every error that pgqrs raises, in one tree.
+
+PgqrsError
+├── ConfigError                 a setting, name or argument that cannot be right
+├── ConnectionFailed            the database cannot be reached, or a reply was lost
+├── SchemaNotInstalled          the tables are not there
+├── SchemaMismatch              the tables are of another version than this code
+├── NotFound
+│   ├── QueueNotFound
+│   ├── WorkflowNotFound
+│   └── RunNotFound
+├── NoActiveWorker              strict trigger, and nobody would run it
+├── IdempotencyConflict         the key is taken by a run with another input
+├── InvalidTransition           the thing is not in a state that allows this
+│   └── AlreadyCompleted
+├── ExecutionFailed             the run that was waited for ended in ERROR
+├── RunCancelled                the run that was waited for was cancelled
+├── WaitTimeout
+├── SerializationError          a value that would not come back as it went in
+│   └── PayloadTooLarge
+├── LeaseLost                   somebody else holds the message now; nothing was written
+└── NonDeterminism              a replay asked for other steps than were recorded
+
+What handlers raise: PermanentError, TransientError, PauseError (also under PgqrsError).
+
+Messages name the thing, what was wrong and the way out; fields carry the data, so that nobody parses text.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+
+class PgqrsError(Exception):
+    """The root: catches everything pgqrs raises on purpose."""
+
+
+class ConfigError(PgqrsError):
+    """A setting, name or argument that cannot be right; nothing was written."""
+
+
+class ConnectionFailed(PgqrsError):
+    """The database cannot be reached, or the connection broke.
+
+    `ambiguous` is True when the statement had been sent and its reply was lost: it may or may not have been
+    carried out.
+    """
+
+    def __init__(self, message: str, *, ambiguous: bool = False) -> None:
+        super().__init__(message)
+        self.ambiguous = ambiguous
+
+
+class SchemaNotInstalled(PgqrsError):
+    """The tables are not in this database (or schema)."""
+
+
+class SchemaMismatch(PgqrsError):
+    """The tables are of a version, or a shape, that this code does not work with."""
+
+    def __init__(self, message: str, *, found: int, expected: int) -> None:
+        super().__init__(message)
+        self.found = found
+        self.expected = expected
+
+
+class NotFound(PgqrsError):
+    """Something was named that does not exist."""
+
+
+class _NamedNotFound(NotFound):
+    noun = "thing"
+    creator = ""
+
+    def __init__(self, name: str, *, known: Iterable[str] = ()) -> None:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f", or did you mean {near[0]!r}?" if near else ""
+        super().__init__(
+            f"no {self.noun} named {name!r}; create it with {self.creator.format(name=name)}{hint}"
+        )
+        self.name = name
+        self.suggestion = near[0] if near else None
+
+
+class QueueNotFound(_NamedNotFound):
+    """No queue of that name."""
+
+    noun = "queue"
+    creator = "store.create_queue({name!r})"
+
+
+class WorkflowNotFound(_NamedNotFound):
+    """No workflow of that name."""
+
+    noun = "workflow"
+    creator = "store.create_workflow({name!r})"
+
+
+class RunNotFound(NotFound):
+    """No run of that id."""
+
+    def __init__(self, run_id: int) -> None:
+        super().__init__(f"no run {run_id}; it was never triggered here, or retention has deleted it")
+        self.run_id = run_id
+
+
+class NoActiveWorker(PgqrsError):
+    """Nobody is there to run it, and the trigger asked to be told."""
+
+    def __init__(self, workflow: str) -> None:
+        super().__init__(
+            f"no live worker serves workflow {workflow!r}; start one, or trigger without require_worker"
+        )
+        self.workflow = workflow
+
+
+class IdempotencyConflict(PgqrsError):
+    """The idempotency key belongs to a run with another input."""
+
+    def __init__(self, key: str, run_id: int) -> None:
+        super().__init__(
+            f"idempotency key {key!r} belongs to run {run_id}, which has another input; "
+            "use another key, or delete that run to free it"
+        )
+        self.key = key
+        self.run_id = run_id
+
+
+class InvalidTransition(PgqrsError):
+    """The thing is not in a state that allows this."""
+
+
+class AlreadyCompleted(InvalidTransition):
+    """The run has ended in SUCCESS."""
+
+
+class ExecutionFailed(PgqrsError):
+    """The run that was waited for ended in ERROR."""
+
+    def __init__(self, run_id: int, error: Any) -> None:
+        super().__init__(f"run {run_id} failed: {error}")
+        self.run_id = run_id
+        self.error = error
+
+
+class RunCancelled(PgqrsError):
+    """The run that was waited for was cancelled."""
+
+    def __init__(self, run_id: int, reason: str | None = None) -> None:
+        super().__init__(f"run {run_id} was cancelled" + (f": {reason}" if reason else ""))
+        self.run_id = run_id
+        self.reason = reason
+
+
+class WaitTimeout(PgqrsError):
+    """What was waited for did not happen in time; it may still."""
+
+
+class SerializationError(PgqrsError):
+    """A value that would not come back as it went in; `path` says where it is (`$.a[3]`)."""
+
+    def __init__(self, message: str, *, path: str = "$") -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
+        self.reason = message
+
+
+class PayloadTooLarge(SerializationError):
+    """The encoded value is larger than `Config.max_payload_bytes`."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"encodes to {size:,} bytes, more than max_payload_bytes={limit:,}; "
+            "store it elsewhere and pass a reference, or raise the limit"
+        )
+        self.size = size
+        self.limit = limit
+
+
+class LeaseLost(PgqrsError):
+    """Somebody else holds the message now, or it is gone; nothing was written."""
+
+    def __init__(self, message: str, *, message_id: int | None = None) -> None:
+        super().__init__(message)
+        self.message_id = message_id
+
+
+class NonDeterminism(PgqrsError):
+    """A replay asked for other steps than were recorded."""
+
+
+class PermanentError(PgqrsError):
+    """Raised by a handler: retrying will not help, end in ERROR."""
+
+
+class TransientError(PgqrsError):
+    """Raised by a handler: try the same run again after `retry_after` seconds (None: the usual backoff)."""
+
+    def __init__(self, message: str = "", *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+    @classmethod
+    def with_backoff(cls, seconds: float, message: str = "") -> TransientError:
+        return cls(message, retry_after=seconds)
+
+
+class PauseError(PgqrsError):
+    """Raised by a handler: wait for something outside, then go on."""
+
+    def __init__(self, message: str = "", *, resume_condition: Any = None) -> None:
+        super().__init__(message)
+        self.resume_condition = resume_condition
