@@ -1,0 +1,41 @@
+"""Whose time it is: the database's in production, a hand-set one in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What is bound as `:now` in every query."""
+
+    def now(self) -> datetime | None:
+        """None lets the database's own clock decide; a time overrules it."""
+        ...
+
+
+class DatabaseClock:
+    """Production: no worker's clock is ever asked."""
+
+    def now(self) -> None:
+        return None
+
+
+class ManualClock:
+    """Tests: time stands still until it is advanced, and whoever waits for time is woken then."""
+
+    def __init__(self, start: datetime = datetime(2030, 1, 1, tzinfo=UTC)) -> None:
+        self._now = start
+        self._listeners: list[Callable[[], None]] = []
+
+    def now(self) -> datetime:
+        return self._now
+
+    def advance(self, seconds: float = 0, **parts: float) -> None:
+        self._now += timedelta(seconds=seconds, **parts)
+        for listener in self._listeners:
+            listener()
+
+    def on_advance(self, listener: Callable[[], None]) -> None:
+        self._listeners.append(listener)

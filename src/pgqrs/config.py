@@ -1,0 +1,155 @@
+"""Every setting, its default and its environment variable."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from pgqrs.errors import ConfigError
+from pgqrs.names import checked_schema
+
+T = TypeVar("T")
+Backend = Literal["postgres", "sqlite", "turso"]
+
+DEFAULT_DSN = "sqlite:///pgqrs.db"
+_SCHEMES: dict[str, Backend] = {
+    "postgresql": "postgres",
+    "postgres": "postgres",
+    "sqlite": "sqlite",
+    "turso": "turso",
+}
+_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
+
+
+def _setting(name: str, default: T, *, secret: bool = False) -> T:
+    """A field whose default is `PGQRS_<NAME>` when that is set."""
+    variable = f"PGQRS_{name.upper()}"
+
+    def from_environment() -> T:
+        text = os.environ.get(variable)
+        return _parsed(variable, text, type(default)) if text else default
+
+    setting: T = field(default_factory=from_environment, repr=not secret)
+    return setting
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Settings of one store: an argument wins over `PGQRS_<FIELD>`, which wins over the default.
+
+    Times are in seconds. `schema` keeps tenants apart: a PostgreSQL schema, or on SQLite and Turso a file of
+    its own beside the first (`app.db` and `app.tenant_a.db`).
+    """
+
+    # The DSN may hold a password: it is never shown; `safe_dsn` is.
+    dsn: str = _setting("dsn", DEFAULT_DSN, secret=True)
+    schema: str = _setting("schema", "public")
+    # A DSN that reaches PostgreSQL without a pooler, for LISTEN only.
+    listen_dsn: str = _setting("listen_dsn", "", secret=True)
+    pool_size: int = _setting("pool_size", 10)
+    # 0 for a PgBouncer in transaction mode: nothing is kept on a server connection between transactions.
+    statement_cache_size: int = _setting("statement_cache_size", 256)
+    command_timeout_seconds: float = _setting("command_timeout_seconds", 30.0)
+    # How long a call goes on trying when the database is away, before ConnectionFailed.
+    retry_seconds: float = _setting("retry_seconds", 10.0)
+    lease_seconds: float = _setting("lease_seconds", 30.0)
+    poll_interval_seconds: float = _setting("poll_interval_seconds", 2.0)
+    pause_check_interval_seconds: float = _setting("pause_check_interval_seconds", 3600.0)
+    max_attempts: int = _setting("max_attempts", 3)
+    max_payload_bytes: int = _setting("max_payload_bytes", 2 * 1024 * 1024)
+    require_workers: bool = _setting("require_workers", default=False)
+    no_handler_grace_seconds: float = _setting("no_handler_grace_seconds", 60.0)
+    audit: str = _setting("audit", "normal")
+
+    def __post_init__(self) -> None:
+        checked_schema(self.schema)
+        parse_dsn(self.dsn)
+        at_least = {
+            "pool_size": 1,
+            "statement_cache_size": 0,
+            "command_timeout_seconds": 1,
+            "retry_seconds": 0,
+            "lease_seconds": 1,
+            "poll_interval_seconds": 0.01,
+            "pause_check_interval_seconds": 0,
+            "max_attempts": 1,
+            "max_payload_bytes": 1,
+            "no_handler_grace_seconds": 0,
+        }
+        for name, least in at_least.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < 2**31:
+                raise ConfigError(f"Config.{name} must be a number of at least {least}, not {value!r}")
+
+    @property
+    def backend(self) -> Backend:
+        return parse_dsn(self.dsn)[0]
+
+    @property
+    def safe_dsn(self) -> str:
+        """The DSN without its secrets, fit for logs and errors."""
+        return masked(self.dsn)
+
+    @property
+    def path(self) -> str:
+        """The file of this schema (SQLite and Turso), or `:memory:`."""
+        path = parse_dsn(self.dsn)[1]
+        if path == ":memory:" or self.schema == "public":
+            return path
+        file = Path(path)
+        return str(file.with_name(f"{file.stem}.{self.schema}{file.suffix}"))
+
+
+def parse_dsn(dsn: str) -> tuple[Backend, str]:
+    """Which backend, and for SQLite and Turso which file."""
+    scheme, _, rest = dsn.partition(":")
+    backend = _SCHEMES.get(scheme.partition("+")[0]) if isinstance(dsn, str) else None
+    if backend is None:
+        raise ConfigError(
+            f"cannot tell the database from the DSN {masked(dsn)!r}; "
+            "use postgresql://..., sqlite:///file.db, sqlite://:memory: or turso:///file.db"
+        )
+    if backend == "postgres":
+        return backend, ""
+    path = unquote(rest.removeprefix("//"))
+    if path in (":memory:", "/:memory:"):
+        return backend, ":memory:"
+    # As SQLAlchemy reads it: three slashes and a relative path, four and an absolute one.
+    path = path.removeprefix("/")
+    if not path or "\0" in path:
+        raise ConfigError(f"the DSN {dsn!r} names no file; use {scheme}:///file.db or {scheme}://:memory:")
+    return backend, path
+
+
+def masked(dsn: str) -> str:
+    """The DSN with user information and query values hidden; nothing at all of what cannot be parsed."""
+    try:
+        parts = urlsplit(dsn)
+        if not parts.scheme or "@" in parts.path:
+            return "***"
+        where = parts.netloc.rpartition("@")
+        user = "***@" if where[1] else ""
+        query = "?***" if parts.query else ""
+    except ValueError:
+        return "***"
+    return f"{parts.scheme}://{user}{where[2]}{parts.path}{query}"
+
+
+def _parsed(variable: str, text: str, kind: type) -> Any:
+    if kind is bool:
+        if text.lower() in _TRUE | _FALSE:
+            return text.lower() in _TRUE
+        raise ConfigError(f"{variable}={text!r} is not a yes or no; use 1 or 0")
+    readers: dict[type, Callable[[str], Any]] = {int: int, float: float, str: str}
+    try:
+        # Underscores are Python's, not an operator's: refuse what int() alone would let through.
+        if kind is not str and not re.fullmatch(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", text.strip(), re.IGNORECASE):
+            raise ValueError(text)
+        return readers[kind](text)
+    except ValueError:
+        raise ConfigError(f"{variable}={text!r} is not a number") from None

@@ -1,0 +1,1 @@
+"""The database seam: the only folder with SQL in it."""

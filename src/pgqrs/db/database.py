@@ -1,0 +1,103 @@
+"""The driver protocol: one object that is a pool, a transaction or the caller's own connection."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Sequence
+from enum import Enum
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from pgqrs import faults
+from pgqrs.db.dialect import Dialect
+from pgqrs.db.queries import Query
+from pgqrs.errors import PgqrsError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Row = Sequence[Any]
+
+
+class Kind(Enum):
+    """How much of a transaction a store call needs."""
+
+    READ = "read"  # a consistent look; may run on a reader connection
+    STATEMENT = "statement"  # one statement on PostgreSQL, atomic by itself
+    UNIT = "unit"  # several statements, all or nothing
+
+
+class Database(Protocol):
+    """What store calls are written against."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    @property
+    def retried(self) -> bool:
+        """True inside a unit of work whose first try may have been carried out, its reply lost."""
+        ...
+
+    async def fetch(self, query: Query, **params: Any) -> list[Row]:
+        """The rows, times decoded. Only inside a unit of work."""
+        ...
+
+    async def execute(self, query: Query, **params: Any) -> int:
+        """How many rows changed. Only inside a unit of work."""
+        ...
+
+    async def perform(
+        self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool
+    ) -> T:
+        """Run a unit of work: commit when it returns, roll back when it raises.
+
+        `work` may await nothing but its own database: on SQLite it is driven to its end in the writer's
+        thread, in one commit with other units. Inside a transaction it simply joins in.
+        It must have no other effect, because it may be run again after a deadlock or a lost connection.
+        """
+        ...
+
+
+class IntegrityViolation(PgqrsError):
+    """A constraint said no; store calls turn it into something a caller understands."""
+
+
+def store_call(
+    kind: Kind, *, idempotent: bool = False
+) -> Callable[
+    [Callable[Concatenate[Database, P], Coroutine[Any, Any, T]]],
+    Callable[Concatenate[Database, P], Coroutine[Any, Any, T]],
+]:
+    """Makes a function of a table module one store call: one transaction, with fault points around it.
+
+    `idempotent` means that running it again after a lost reply ends as running it once would have.
+    """
+
+    def decorate(
+        work: Callable[Concatenate[Database, P], Coroutine[Any, Any, T]],
+    ) -> Callable[Concatenate[Database, P], Coroutine[Any, Any, T]]:
+        name = f"{work.__module__.rpartition('.')[2]}.{work.__name__}"
+
+        @functools.wraps(work)
+        async def call(db: Database, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            if faults.armed:
+                await faults.reach("before", name)
+            result = await db.perform(
+                lambda unit: work(unit, *args, **kwargs), kind=kind, idempotent=idempotent
+            )
+            if faults.armed:
+                await faults.reach("after", name)
+            return result
+
+        return call
+
+    return decorate
+
+
+def drive(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that only awaits things which are ready at once, without an event loop."""
+    try:
+        work.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    work.close()
+    raise RuntimeError("a unit of work awaited something other than its own database")

@@ -1,0 +1,302 @@
+"""PostgreSQL: an asyncpg pool with pinned plans, and what to do when the connection breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+import asyncpg
+
+from pgqrs import faults
+from pgqrs.clock import Clock
+from pgqrs.config import Config, masked
+from pgqrs.db.database import Database, IntegrityViolation, Kind, Row
+from pgqrs.db.dialect import Dialect
+from pgqrs.db.driver import Owner
+from pgqrs.db.drivers.postgres_hints import Listener, Notifier
+from pgqrs.db.hints import Hints
+from pgqrs.db.queries import Query
+from pgqrs.errors import ConnectionFailed, PgqrsError
+from pgqrs.retry import Backoff
+
+T = TypeVar("T")
+log = logging.getLogger("pgqrs.db")
+
+# On a young table the planner knows nothing and walks whole tables: the same statements at a fifth of the speed.
+# Ours are written for one plan each, so they get that plan. The search path is closed: texts name their schema.
+PINS = {
+    "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "search_path": "pg_catalog",
+}
+_PIN_LOCALLY = "begin; " + " ".join(f"set local {name} = '{value}';" for name, value in PINS.items())
+
+_RETRY = Backoff(base=0.05, cap=2.0)
+
+# The server said that the transaction is undone: running it again is always safe.
+_UNDONE = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+# The server went away, is coming up, has no room, or has become a standby; the statement was refused.
+_REFUSED = (
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.ReadOnlySQLTransactionError,
+)
+# The connection broke: what was sent last may have been carried out.
+_BROKEN = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError, TimeoutError)
+
+
+@dataclass(slots=True)
+class Session:
+    """A connection for the length of one unit of work."""
+
+    connection: Any
+    dialect: Dialect
+    clock: Clock
+    retried: bool = False
+
+    async def fetch(self, query: Query, **params: Any) -> list[Row]:
+        sql, arguments = self._bound(query, params)
+        rows: list[Row] = await self.connection.fetch(sql, *arguments)
+        return rows
+
+    async def execute(self, query: Query, **params: Any) -> int:
+        sql, arguments = self._bound(query, params)
+        tag: str = await self.connection.execute(sql, *arguments)
+        count = tag.rpartition(" ")[2]
+        return int(count) if count.isdigit() else 0
+
+    async def perform(
+        self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool
+    ) -> T:
+        del kind, idempotent
+        return await work(self)
+
+    def _bound(self, query: Query, params: dict[str, Any]) -> tuple[str, list[Any]]:
+        if faults.armed:
+            faults.reach_sql(query.name)
+        statement = query.compiled(self.dialect, "numbered")
+        params["now"] = self.clock.now()
+        return statement.sql, statement.arguments(params)
+
+
+class PostgresDriver:
+    """The pool."""
+
+    retried = False
+    several_processes = True
+
+    def __init__(self, config: Config, clock: Clock) -> None:
+        self.clock = clock
+        self.dialect = Dialect("postgres", config.schema)
+        self.hints = Hints()
+        self._config = config
+        self._owner = Owner()
+        self._loop = asyncio.get_running_loop()
+        # A pooler in transaction mode keeps no setting and no prepared statement for us.
+        self.pooled = config.statement_cache_size == 0
+        self._pool: Any = None
+        self._closed = False
+        self._notifier = Notifier(self, config.schema)
+        self._listener: Listener | None = None
+
+    @classmethod
+    async def open(cls, config: Config, clock: Clock) -> Self:
+        driver = cls(config, clock)
+        await driver._connect()
+        driver.hints.tell_others = driver._notifier.tell
+        if not driver.pooled or config.listen_dsn:
+            driver._listener = Listener(config.listen_dsn or config.dsn, config.schema, driver.hints)
+            driver.hints.listeners.append(driver._listener.start)
+        else:
+            log.info("behind a pooler without listen_dsn: no wake-up hints, polling alone finds new work")
+        return driver
+
+    async def _connect(self) -> None:
+        try:
+            self._pool = await self._make_pool()
+        except asyncpg.ProtocolViolationError as error:
+            if "startup parameter" not in str(error):
+                raise _unreachable(self._config, error) from error
+            # PgBouncer refuses settings at start-up: then every transaction brings its own.
+            log.info("the server refuses start-up settings (%s): taking it for a transaction pooler", error)
+            self.pooled = True
+            self._pool = await self._make_pool()
+        except (asyncpg.PostgresError, asyncpg.ClientConfigurationError, asyncpg.InternalClientError, ValueError) as error:
+            raise _unreachable(self._config, error) from None
+        except _BROKEN as error:
+            raise _unreachable(self._config, error) from error
+
+    async def _make_pool(self) -> Any:
+        config = self._config
+        return await asyncpg.create_pool(
+            config.dsn,
+            min_size=1,
+            max_size=config.pool_size,
+            max_inactive_connection_lifetime=300,
+            timeout=10,
+            command_timeout=config.command_timeout_seconds,
+            statement_cache_size=0 if self.pooled else config.statement_cache_size,
+            server_settings={} if self.pooled else {**PINS, "application_name": "pgqrs"},
+            # Units of work leave nothing behind on a connection, so the usual reset (a round trip) is saved.
+            reset=_leave_as_it_is,
+        )
+
+    # -- units of work -----------------------------------------------------------------------------------
+
+    async def perform(
+        self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool
+    ) -> T:
+        self._check()
+        deadline = time.monotonic() + self._config.retry_seconds
+        attempt = 0
+        reply_lost = False
+        while True:
+            attempt += 1
+            try:
+                return await self._perform_once(work, kind, retried=reply_lost)
+            except _Failed as failed:
+                error, lost = failed.error, failed.reply_lost and kind is not Kind.READ
+                if lost and not idempotent:
+                    raise ConnectionFailed(
+                        f"the connection to {self._config.safe_dsn} broke before the reply came "
+                        f"({_shown(error)}); the call may or may not have been carried out",
+                        ambiguous=True,
+                    ) from error
+                reply_lost = reply_lost or lost
+                if time.monotonic() > deadline:
+                    raise _unreachable(self._config, error, ambiguous=reply_lost) from error
+                log.debug("try %d failed (%s), trying again", attempt, _shown(error))
+                await asyncio.sleep(_RETRY.delay(attempt))
+
+    async def _perform_once(
+        self, work: Callable[[Database], Coroutine[Any, Any, T]], kind: Kind, *, retried: bool
+    ) -> T:
+        """One try; raises `_Failed` for what is worth another."""
+        sent = committing = False
+        one_statement = kind is Kind.STATEMENT
+        try:
+            async with self._connection() as connection:
+                session = Session(connection, self.dialect, self.clock, retried=retried)
+                sent = True
+                if kind is not Kind.UNIT and not self.pooled:
+                    return await work(session)
+                async with self._transaction(connection):
+                    result = await work(session)
+                    committing = True
+                return result
+        except PgqrsError:
+            raise
+        except _UNDONE as error:
+            raise _Failed(error, reply_lost=False) from error
+        except _REFUSED as error:
+            raise _Failed(error, reply_lost=False) from error
+        except asyncpg.IntegrityConstraintViolationError as error:
+            raise IntegrityViolation(str(error)) from error
+        except _BROKEN as error:
+            if isinstance(error, asyncpg.InterfaceError) and not _is_closed(error):
+                raise
+            in_doubt = committing or (sent and one_statement and not self.pooled)
+            raise _Failed(error, reply_lost=in_doubt) from error
+        except asyncpg.PostgresError as error:
+            raise _refusal(error, self._config) from error
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
+        async with self._pool.acquire(timeout=self._config.command_timeout_seconds) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _transaction(self, connection: Any) -> AsyncIterator[None]:
+        """BEGIN with the pins where the connection cannot carry them itself, all in one message."""
+        await connection.execute(_PIN_LOCALLY if self.pooled else "begin")
+        try:
+            yield
+        except BaseException:
+            if not connection.is_closed():
+                # Shielded: a cancelled caller must not leave a connection inside a transaction.
+                await asyncio.shield(connection.execute("rollback"))
+            raise
+        await connection.execute("commit")
+
+    def _check(self) -> None:
+        self._owner.check()
+        if self._closed:
+            raise ConnectionFailed("this store is closed; connect again")
+        if asyncio.get_running_loop() is not self._loop:
+            raise ConnectionFailed(
+                "this store belongs to another event loop; connect once per loop (PostgreSQL connections "
+                "cannot be shared between loops)"
+            )
+
+    async def fetch(self, query: Query, **params: Any) -> list[Row]:
+        return await self.perform(
+            lambda unit: unit.fetch(query, **params), kind=Kind.STATEMENT, idempotent=False
+        )
+
+    async def execute(self, query: Query, **params: Any) -> int:
+        return await self.perform(
+            lambda unit: unit.execute(query, **params), kind=Kind.STATEMENT, idempotent=False
+        )
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        await self._notifier.close()
+        self._closed = True
+        if self._listener is not None:
+            await self._listener.close()
+        try:
+            async with asyncio.timeout(5):
+                await self._pool.close()
+        except TimeoutError:
+            self._pool.terminate()
+
+
+class _Failed(Exception):
+    """One try came to nothing, and another may do better."""
+
+    def __init__(self, error: Exception, *, reply_lost: bool) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.reply_lost = reply_lost
+
+
+async def _leave_as_it_is(connection: Any) -> None:
+    del connection
+
+
+def _is_closed(error: asyncpg.InterfaceError) -> bool:
+    """asyncpg tells a closed connection and a wrong argument by the same class."""
+    text = str(error)
+    return "closed" in text or "connection" in text
+
+
+def _shown(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _unreachable(config: Config, error: BaseException, *, ambiguous: bool = False) -> ConnectionFailed:
+    # Some client errors quote the DSN: its secrets must not travel in a message.
+    text = _shown(error)
+    if config.dsn in text:
+        text = text.replace(config.dsn, masked(config.dsn))
+    if isinstance(error, asyncpg.ClientConfigurationError | ValueError):
+        text = type(error).__name__ + ": the DSN cannot be understood"
+    return ConnectionFailed(f"cannot use {config.safe_dsn}: {text}", ambiguous=ambiguous)
+
+
+def _refusal(error: asyncpg.PostgresError, config: Config) -> PgqrsError | asyncpg.PostgresError:
+    """Errors of the server that a person can act on; anything else is ours and goes up as it is."""
+    if isinstance(error, asyncpg.InsufficientPrivilegeError | asyncpg.InsufficientResourcesError):
+        return ConnectionFailed(f"{config.safe_dsn} refused: {error}; nothing of this call was written")
+    return error

@@ -1,0 +1,119 @@
+"""LISTEN and NOTIFY, as hints: outside the writing transactions, coalesced, and missed by nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from pgqrs.db.database import Kind
+from pgqrs.db.hints import Hints
+from pgqrs.db.queries import Query
+from pgqrs.errors import PgqrsError
+from pgqrs.retry import Backoff
+
+if TYPE_CHECKING:
+    from pgqrs.db.drivers.postgres import PostgresDriver
+
+log = logging.getLogger("pgqrs.db")
+
+_NOTIFY = Query("notify", "select pg_notify(:channel, :payload)")
+# A payload may have 8,000 bytes; this many ids are far below that, and beyond it everybody may as well look.
+_MOST_TOPICS = 200
+_RECONNECT = Backoff(base=0.2, cap=3.0)
+
+
+def channel_of(schema: str) -> str:
+    """One channel per schema: tenants do not wake each other."""
+    return f"pgqrs_{schema}"
+
+
+class Notifier:
+    """Tells other processes. While one NOTIFY is under way the next topics gather."""
+
+    def __init__(self, driver: PostgresDriver, schema: str) -> None:
+        self._driver = driver
+        self._channel = channel_of(schema)
+        self._pending: set[int] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def tell(self, topics: frozenset[int]) -> None:
+        self._pending |= topics
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._send(), name="pgqrs-notify")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            await self._task
+
+    async def _send(self) -> None:
+        while self._pending:
+            topics, self._pending = self._pending, set()
+            payload = ",".join(map(str, topics)) if len(topics) <= _MOST_TOPICS else "*"
+            try:
+                await self._driver.perform(
+                    lambda unit, payload=payload: unit.fetch(_NOTIFY, channel=self._channel, payload=payload),  # type: ignore[misc]
+                    kind=Kind.READ,
+                    idempotent=True,
+                )
+            except PgqrsError as error:
+                # A hint only: whoever waits will find the work by polling.
+                log.debug("hint not sent: %s", error)
+
+
+class Listener:
+    """Hears other processes, on a connection of its own; after a break it listens again and rings every bell."""
+
+    def __init__(self, dsn: str, schema: str, hints: Hints) -> None:
+        self._dsn = dsn
+        self._channel = channel_of(schema)
+        self._hints = hints
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="pgqrs-listen")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        attempt = 0
+        while True:
+            try:
+                await self._listen()
+                attempt = 0
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+                log.debug("not listening (%s), trying again", type(error).__name__)
+            attempt += 1
+            await asyncio.sleep(_RECONNECT.delay(attempt))
+
+    async def _listen(self) -> None:
+        """Until the connection breaks."""
+        connection = await asyncpg.connect(self._dsn, timeout=10, server_settings={"application_name": "pgqrs listen"})
+        try:
+            broken = asyncio.Event()
+            connection.add_termination_listener(lambda _: broken.set())
+            await connection.add_listener(self._channel, self._heard)
+            # What was announced while nobody listened is found by looking once.
+            self._hints.wake()
+            while not broken.is_set():
+                # A connection whose other end is gone without a word shows only when something is sent.
+                try:
+                    async with asyncio.timeout(10):
+                        await broken.wait()
+                except TimeoutError:
+                    await connection.execute("select 1", timeout=5)
+        finally:
+            connection.terminate()
+
+    def _heard(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
+        # Anybody may send anything here: what is not a list of ids wakes everybody, and harms nobody.
+        try:
+            self._hints.wake(frozenset(map(int, payload.split(","))))
+        except ValueError:
+            self._hints.wake()

@@ -1,0 +1,391 @@
+"""SQLite: one writer thread that commits many units of work at once, and readers beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeVar
+from weakref import WeakValueDictionary
+
+from pgqrs import faults
+from pgqrs.clock import Clock
+from pgqrs.config import Config
+from pgqrs.db.database import Database, IntegrityViolation, Kind, Row, drive
+from pgqrs.db.dialect import Dialect
+from pgqrs.db.driver import Owner
+from pgqrs.db.drivers.sqlite_watch import DataVersionWatcher
+from pgqrs.db.hints import Hints
+from pgqrs.db.queries import Query, from_sqlite_time, is_time, to_sqlite
+from pgqrs.errors import ConnectionFailed, PgqrsError
+
+T = TypeVar("T")
+DIALECT = Dialect("sqlite")
+
+# One commit takes what has gathered, but no more than this: beyond it the first caller waits for the last.
+MOST_UNITS_PER_COMMIT = 500
+MOST_SECONDS_PER_COMMIT = 0.02
+# Another process may hold the file for as long as its own commits take; past this something is wrong there.
+BUSY_SECONDS = 60.0
+READERS = 2
+# RETURNING needs 3.35.
+OLDEST_SQLITE = (3, 35, 0)
+
+Unit = Callable[[Database], Coroutine[Any, Any, Any]]
+
+
+@dataclass(slots=True)
+class Job:
+    """A unit of work on its way to a database thread, and the future that its caller waits on."""
+
+    work: Unit
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
+
+    def settle(self) -> None:
+        """On the caller's loop."""
+        if self.future.done():
+            return
+        if self.error is None:
+            self.future.set_result(self.result)
+        else:
+            self.future.set_exception(self.error)
+
+
+@dataclass(slots=True)
+class Session:
+    """A connection inside a transaction: what a unit of work sees as its database."""
+
+    connection: Any
+    clock: Clock
+    dialect: Dialect = DIALECT
+    retried: bool = False
+    _time_columns: dict[Query, tuple[int, ...]] = field(default_factory=dict)
+
+    async def fetch(self, query: Query, **params: Any) -> list[Row]:
+        cursor = self._run(query, params)
+        rows: list[Row] = cursor.fetchall()
+        times = self._times(query, cursor)
+        if not times:
+            return rows
+        return [
+            tuple(from_sqlite_time(v) if i in times else v for i, v in enumerate(row)) for row in rows
+        ]
+
+    async def execute(self, query: Query, **params: Any) -> int:
+        return max(0, int(self._run(query, params).rowcount))
+
+    async def perform(
+        self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool
+    ) -> T:
+        del kind, idempotent
+        return await work(self)
+
+    def _run(self, query: Query, params: Mapping[str, Any]) -> Any:
+        if faults.armed:
+            faults.reach_sql(query.name)
+        statement = query.compiled(self.dialect, "named")
+        bound = {name: to_sqlite(value) for name, value in params.items()}
+        bound["now"] = to_sqlite(self.clock.now())
+        # Turso refuses names that the statement does not have.
+        return self.connection.execute(statement.sql, {p.name: bound[p.name] for p in statement.parameters})
+
+    def _times(self, query: Query, cursor: Any) -> tuple[int, ...]:
+        times = self._time_columns.get(query)
+        if times is None:
+            names = [column[0] for column in cursor.description or ()]
+            times = tuple(i for i, name in enumerate(names) if is_time(name))
+            self._time_columns[query] = times
+        return times
+
+
+class SQLiteDriver:
+    """The pool: hands units of work to the writer, and reads to the readers."""
+
+    dialect = DIALECT
+    retried = False
+    several_processes = True
+    library = "SQLite"
+    database_error: ClassVar[type[Exception]] = sqlite3.Error
+    integrity_error: ClassVar[type[Exception]] = sqlite3.IntegrityError
+    # Stores of one process on one file share their hints, so that they wake each other at once.
+    _hints_by_file: ClassVar[WeakValueDictionary[str, Hints]] = WeakValueDictionary()
+
+    def __init__(self, path: str, clock: Clock) -> None:
+        self.path = path
+        self.clock = clock
+        self.in_memory = path == ":memory:"
+        self._owner = Owner()
+        self._writes: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._reads: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._readers_started = False
+        self._closed = False
+        self.hints = Hints() if self.in_memory else self._shared_hints(path)
+        self._watcher = DataVersionWatcher(self._connect, self.hints)
+        if self.several_processes and not self.in_memory:
+            self.hints.listeners.append(self._watcher.look)
+
+    @classmethod
+    async def open(cls, config: Config, clock: Clock) -> Self:
+        driver = cls(config.path, clock)
+        connection = await asyncio.to_thread(driver._connect)
+        driver._start(driver._write_forever, connection, "writer")
+        return driver
+
+    # -- the caller's side -------------------------------------------------------------------------------
+
+    async def perform(
+        self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool
+    ) -> T:
+        del idempotent  # A commit on this machine either happened or raised: there is no lost reply.
+        self._owner.check()
+        if self._closed:
+            raise ConnectionFailed("this store is closed; connect again")
+        loop = asyncio.get_running_loop()
+        job = Job(work, loop, loop.create_future())
+        (self._reads if kind is Kind.READ and self._has_readers() else self._writes).put(job)
+        result: T = await job.future
+        return result
+
+    async def fetch(self, query: Query, **params: Any) -> list[Row]:
+        return await self.perform(lambda unit: unit.fetch(query, **params), kind=Kind.UNIT, idempotent=False)
+
+    async def execute(self, query: Query, **params: Any) -> int:
+        return await self.perform(lambda unit: unit.execute(query, **params), kind=Kind.UNIT, idempotent=False)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._watcher.look in self.hints.listeners:
+            self.hints.listeners.remove(self._watcher.look)
+        await asyncio.to_thread(self._watcher.close)
+        self._writes.put(None)
+        for _ in range(READERS):
+            self._reads.put(None)
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join)
+
+    # -- connections -------------------------------------------------------------------------------------
+
+    def _connect(self) -> Any:
+        """A connection with every pragma set and checked."""
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            raise ConnectionFailed(
+                f"SQLite {sqlite3.sqlite_version} is too old; pgqrs needs {'.'.join(map(str, OLDEST_SQLITE))}"
+            )
+        self._claim_file()
+        try:
+            connection = sqlite3.connect(
+                self.path, isolation_level=None, timeout=5, check_same_thread=False, cached_statements=256
+            )
+            self._configure(connection)
+        except self.database_error as error:
+            raise self._translated(error) from error
+        return connection
+
+    def _configure(self, connection: Any) -> None:
+        if not self.in_memory:
+            mode = self._until_not_busy(lambda: self._pragma(connection, "journal_mode = wal"))
+            if mode != "wal":
+                raise ConnectionFailed(
+                    f"SQLite cannot use write-ahead logging on {self.path!r} (journal mode {mode!r}); "
+                    "put the file on a local disk that this process may write to"
+                )
+        # FULL: with NORMAL a power cut loses commits that were acknowledged.
+        for pragma in ("synchronous = full", "foreign_keys = on", "journal_size_limit = 67108864"):
+            self._pragma(connection, pragma)
+        if self._pragma(connection, "foreign_keys") != 1 or self._pragma(connection, "synchronous") != 2:
+            raise ConnectionFailed(f"{self.library} did not take foreign_keys=on and synchronous=full")
+
+    @staticmethod
+    def _pragma(connection: Any, pragma: str) -> Any:
+        row = connection.execute(f"pragma {pragma}").fetchone()
+        return row[0] if row else None
+
+    def _claim_file(self) -> None:
+        """Make the file for its owner alone: payloads are nobody else's business."""
+        if self.in_memory:
+            return
+        file = Path(self.path)
+        if not file.parent.is_dir():
+            raise ConnectionFailed(f"the folder {str(file.parent)!r} does not exist; make it first")
+        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
+        try:
+            os.close(os.open(file, flags, 0o600))
+        except FileExistsError:
+            if file.is_symlink() and not file.exists():
+                raise ConnectionFailed(f"{self.path!r} is a link that leads nowhere; name the file itself") from None
+        except OSError as error:
+            raise ConnectionFailed(f"cannot create {self.path!r}: {error.strerror}") from error
+
+    @classmethod
+    def _shared_hints(cls, path: str) -> Hints:
+        key = os.path.realpath(path)
+        hints = cls._hints_by_file.get(key)
+        if hints is None:
+            hints = cls._hints_by_file[key] = Hints()
+        return hints
+
+    # -- the database threads' side ----------------------------------------------------------------------
+
+    def _start(self, target: Callable[[Any], None], connection: Any, role: str) -> None:
+        thread = threading.Thread(target=target, args=(connection,), name=f"pgqrs-{role}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _has_readers(self) -> bool:
+        if self.in_memory:
+            return False
+        if not self._readers_started:
+            self._readers_started = True
+            for _ in range(READERS):
+                self._start(lambda _: self._read_forever(), None, "reader")
+        return True
+
+    def _read_forever(self) -> None:
+        session: Session | None = None
+        while (job := self._reads.get()) is not None:
+            try:
+                if session is None:
+                    session = Session(self._connect(), self.clock)
+                session.connection.execute("begin")
+                try:
+                    job.result = drive(job.work(session))
+                finally:
+                    session.connection.execute("rollback")
+            except BaseException as error:  # noqa: BLE001 - it belongs to the caller, whatever it is
+                job.error = self._translated(error)
+            _settle([job])
+        if session is not None:
+            session.connection.close()
+
+    def _write_forever(self, connection: Any) -> None:
+        session = Session(connection, self.clock)
+        while (job := self._writes.get()) is not None:
+            stop = self._commit_together(session, job)
+            if stop:
+                break
+        connection.close()
+
+    def _commit_together(self, session: Session, first: Job) -> bool:
+        """One transaction for the first job and for those that have gathered; True when asked to stop."""
+        done: list[Job] = []
+        stop = False
+        job: Job | None = first
+        try:
+            self._begin(session.connection)
+            until = time.monotonic() + MOST_SECONDS_PER_COMMIT
+            while job is not None:
+                done.append(job)
+                self._run_in_savepoint(session, job)
+                job = None
+                if len(done) < MOST_UNITS_PER_COMMIT and time.monotonic() < until and not self._writes.empty():
+                    job = self._writes.get()
+                    stop = job is None
+            session.connection.execute("commit")
+        except BaseException as error:  # noqa: BLE001 - every waiting caller must hear of it
+            self._roll_back(session.connection)
+            if len(done) > 1:
+                # Nothing of the batch is in the file. One by one, so that a bad one hurts only itself.
+                for each in done:
+                    each.result = each.error = None
+                    self._commit_together_alone(session, each)
+                return stop
+            for each in done or [first]:
+                each.error = self._translated(error)
+        _settle(done or [first])
+        return stop
+
+    def _commit_together_alone(self, session: Session, job: Job) -> None:
+        try:
+            self._begin(session.connection)
+            self._run_in_savepoint(session, job)
+            session.connection.execute("commit")
+        except BaseException as error:  # noqa: BLE001 - it belongs to the caller
+            self._roll_back(session.connection)
+            job.error = self._translated(error)
+        _settle([job])
+
+    def _begin(self, connection: Any) -> None:
+        # IMMEDIATE: a transaction that reads first and writes later could fail for good half way.
+        self._until_not_busy(lambda: connection.execute("begin immediate"))
+
+    def _run_in_savepoint(self, session: Session, job: Job) -> None:
+        """The job's own error stays with the job; an error that ended the whole transaction is raised."""
+        connection = session.connection
+        connection.execute("savepoint unit")
+        try:
+            job.result = drive(job.work(session))
+        except BaseException as error:
+            if not connection.in_transaction:
+                raise
+            job.error = self._translated(error)
+            connection.execute("rollback to unit")
+        connection.execute("release unit")
+
+    def _roll_back(self, connection: Any) -> None:
+        try:
+            if connection.in_transaction:
+                connection.execute("rollback")
+        except self.database_error:
+            pass  # The transaction is gone already, which is what was wanted.
+
+    def _until_not_busy(self, step: Callable[[], T]) -> T:
+        """Another process has the file: SQLite waits 5 s by itself, and we go on asking after that."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                return step()
+            except self.database_error as error:
+                if not self._is_busy(error) or time.monotonic() > deadline:
+                    raise
+
+    @staticmethod
+    def _is_busy(error: Exception) -> bool:
+        # The low byte is the primary code; the others say which kind of busy.
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+    def _translated(self, error: BaseException) -> BaseException:
+        """What a caller should see of an error of the library."""
+        if isinstance(error, PgqrsError) or not isinstance(error, self.database_error):
+            return error
+        if isinstance(error, self.integrity_error):
+            return _caused(IntegrityViolation(str(error)), error)
+        if self._is_busy(error):
+            return _caused(
+                ConnectionFailed(f"{self.path!r} was locked by another process for {BUSY_SECONDS:.0f} s"), error
+            )
+        text = f"{self.library} could not use {self.path!r}: {error}; nothing of this call was written"
+        return _caused(ConnectionFailed(text), error)
+
+
+def _caused(error: PgqrsError, by: BaseException) -> PgqrsError:
+    error.__cause__ = by
+    return error
+
+
+def _settle(jobs: list[Job]) -> None:
+    """Tell the callers, with one hop per event loop however many they are."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    for job in jobs:
+        by_loop.setdefault(job.loop, []).append(job)
+    for loop, theirs in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_settle_all, theirs)
+        except RuntimeError:
+            pass  # That loop is closed: its callers are gone.
+
+
+def _settle_all(jobs: list[Job]) -> None:
+    for job in jobs:
+        job.settle()

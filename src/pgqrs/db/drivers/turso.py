@@ -1,0 +1,39 @@
+"""Turso (beta): the SQLite driver on pyturso, for one process at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import turso
+
+from pgqrs.db.drivers.sqlite import SQLiteDriver
+from pgqrs.errors import ConnectionFailed
+
+
+class TursoDriver(SQLiteDriver):
+    """The writer thread does the reads too: one connection, one process."""
+
+    several_processes = False
+    library = "Turso"
+    database_error = turso.Error
+    integrity_error = turso.IntegrityError
+
+    def _connect(self) -> Any:
+        self._claim_file()
+        try:
+            connection = turso.connect(self.path, isolation_level=None)
+            self._configure(connection)
+        except turso.Error as error:
+            if "lock" in str(error).lower():
+                raise ConnectionFailed(
+                    f"another process has {self.path!r} open; Turso allows one process at a time"
+                ) from error
+            raise self._translated(error) from error
+        return connection
+
+    def _has_readers(self) -> bool:
+        return False
+
+    @staticmethod
+    def _is_busy(error: Exception) -> bool:
+        return "busy" in str(error).lower() or "database is locked" in str(error).lower()

@@ -1,0 +1,176 @@
+"""Named queries: read from .sql files, rendered once per dialect, bound by name.
+
+A file holds blocks that start with `-- name: x`; `{include _x}` puts a piece into a query. Where `x` also stands in a file
+`*.postgres.sql` beside it, that text is used on PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from importlib import resources
+from typing import Any
+
+from pgqrs.db.dialect import Dialect, ParamStyle
+
+TABLES = (
+    "pgqrs_migrations",
+    "pgqrs_queues",
+    "pgqrs_workers",
+    "pgqrs_messages",
+    "pgqrs_archived_messages",
+    "pgqrs_workflows",
+    "pgqrs_workflow_runs",
+    "pgqrs_workflow_steps",
+    "pgqrs_workflow_events",
+    "pgqrs_signals",
+    "pgqrs_outbox_events",
+    "pgqrs_schedules",
+)
+
+_BLOCK = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_INCLUDE = re.compile(r"\{include (\w+)\}")
+_LITERAL = re.compile(r"('(?:[^']|'')*')")
+_COMMENT = re.compile(r"--[^\n]*")
+_TOKEN = re.compile(r"\{(\w+)(?:\s+([^{}]*))?\}")
+_PARAM = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)(?:\.(\d+))?")
+_TABLE = re.compile(rf"\b({'|'.join(TABLES)})\b")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One placeholder: the argument it takes, and for `{rows}` on PostgreSQL which column of it."""
+
+    name: str
+    column: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A query as one database wants it."""
+
+    name: str
+    sql: str
+    parameters: tuple[Parameter, ...]
+
+    def arguments(self, given: Mapping[str, Any]) -> list[Any]:
+        """The values in the order of the placeholders."""
+        return [
+            given[p.name] if p.column is None else [row[p.column] for row in given[p.name]]
+            for p in self.parameters
+        ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Query:
+    """A named SQL text with tokens; compiled on first use for each dialect."""
+
+    name: str
+    text: str
+    postgres_text: str | None = None
+    _compiled: dict[tuple[Dialect, ParamStyle], Statement] = field(default_factory=dict, repr=False)
+
+    def compiled(self, dialect: Dialect, style: ParamStyle) -> Statement:
+        statement = self._compiled.get((dialect, style))
+        if statement is None:
+            text = self.postgres_text if dialect.is_postgres and self.postgres_text else self.text
+            statement = self._compiled[dialect, style] = compile_statement(self.name, text, dialect, style)
+        return statement
+
+
+def load(package: str, file: str) -> dict[str, Query]:
+    """The queries of `<file>.sql`, with those of `<file>.postgres.sql` laid over them."""
+    common = _blocks(package, f"{file}.sql")
+    special = _blocks(package, f"{file}.postgres.sql")
+    return {
+        name: Query(name, common.get(name, special.get(name, "")), special.get(name))
+        for name in common | special
+    }
+
+
+def _blocks(package: str, file: str) -> dict[str, str]:
+    source = resources.files(package).joinpath(file)
+    if not source.is_file():
+        return {}
+    parts = _BLOCK.split(source.read_text(encoding="utf-8"))
+    blocks = dict(zip(parts[1::2], (text.strip().rstrip(";") for text in parts[2::2]), strict=True))
+    return {
+        name: _INCLUDE.sub(lambda m: blocks[m.group(1)], text)
+        for name, text in blocks.items()
+        if not name.startswith("_")
+    }
+
+
+def compile_statement(name: str, text: str, dialect: Dialect, style: ParamStyle) -> Statement:
+    """Tokens rendered, tables qualified, comments dropped, `:names` turned into the driver's placeholders."""
+    text = _outside_literals(_COMMENT.sub("", text), lambda part: _rendered(part, dialect))
+    parameters: list[Parameter] = []
+
+    def placeholder(match: re.Match[str]) -> str:
+        column = match.group(2)
+        parameter = Parameter(match.group(1), None if column is None else int(column))
+        # Only these two can say the same thing twice.
+        if style in ("numbered", "named", "pyformat") and parameter in parameters:
+            number = parameters.index(parameter) + 1
+        else:
+            parameters.append(parameter)
+            number = len(parameters)
+        key = parameter.name if column is None else f"{parameter.name}_{column}"
+        match style:
+            case "numbered":
+                return f"${number}"
+            case "named":
+                return f":{key}"
+            case "pyformat":
+                return f"%({key})s"
+            case "format":
+                return "%s"
+            case "qmark":
+                return "?"
+
+    if style in ("pyformat", "format"):
+        text = text.replace("%", "%%")
+    sql = _outside_literals(text, lambda part: _PARAM.sub(placeholder, part))
+    return Statement(name, re.sub(r"\n\s*\n", "\n", sql).strip(), tuple(parameters))
+
+
+def _rendered(part: str, dialect: Dialect) -> str:
+    # A token may stand inside another ({seconds {now} since x}): from the inside out.
+    while _TOKEN.search(part):
+        part = _TOKEN.sub(lambda m: dialect.token(m.group(1), (m.group(2) or "").strip()), part)
+    return _TABLE.sub(lambda m: dialect.table(m.group(1)), part)
+
+
+def _outside_literals(text: str, change: Callable[[str], str]) -> str:
+    parts = _LITERAL.split(text)
+    parts[::2] = [change(part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def to_sqlite(value: Any) -> Any:
+    """A parameter as SQLite and Turso store it: times as microseconds, lists as JSON."""
+    if isinstance(value, datetime):
+        return (value - _EPOCH) // _MICROSECOND
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return json.dumps([_json_item(item) for item in value], ensure_ascii=False)
+    return value
+
+
+def _json_item(item: Any) -> Any:
+    if isinstance(item, tuple):
+        return [to_sqlite(part) for part in item]
+    return to_sqlite(item)
+
+
+def from_sqlite_time(value: int | None) -> datetime | None:
+    return None if value is None else _EPOCH + value * _MICROSECOND
+
+
+def is_time(column: str) -> bool:
+    """Which result columns hold a time: the schema's naming is the rule (a test guards it)."""
+    return column.endswith(("_at", "_after"))

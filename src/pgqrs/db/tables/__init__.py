@@ -1,0 +1,1 @@
+"""One module and one .sql file per table: bind, decode, nothing else."""

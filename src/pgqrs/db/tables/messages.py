@@ -1,0 +1,192 @@
+"""Messages: enqueued, leased, archived; every write of a holder fenced by its lease token."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pgqrs.db.database import Database, Kind, Row, store_call
+from pgqrs.db.queries import load
+from pgqrs.types import DeadLetter
+
+_SQL = load(__package__, "messages")
+_BEFORE_ALL = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """What is to be enqueued; `run_at` wins over `delay`."""
+
+    payload: str
+    priority: int
+    run_at: datetime | None
+    delay: float
+    max_attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A message in the hands of one worker, until `visible_after`."""
+
+    message_id: int
+    queue_id: int
+    payload: str
+    run_id: int | None
+    priority: int
+    visible_after: datetime
+    enqueued_at: datetime
+    attempts: int
+    max_attempts: int
+    lease_token: int
+
+    @property
+    def fence(self) -> Fence:
+        return (self.message_id, self.lease_token)
+
+
+# A message and the token under which the caller holds it.
+Fence = tuple[int, int]
+
+
+@store_call(Kind.STATEMENT)
+async def enqueue(db: Database, queue_id: int, messages: Sequence[NewMessage]) -> list[int]:
+    """The new ids in the order given; empty when there is no such queue."""
+    rows = await db.fetch(
+        _SQL["enqueue_messages"],
+        queue_id=queue_id,
+        given=[(m.payload, m.priority, m.run_at, m.delay, m.max_attempts) for m in messages],
+    )
+    # Ids grow in the order of insertion; the order in which rows are returned is not promised.
+    return sorted(row[0] for row in rows)
+
+
+@store_call(Kind.STATEMENT, idempotent=True)
+async def lease(
+    db: Database,
+    queue_ids: Sequence[int],
+    *,
+    worker_id: int,
+    batch: int,
+    lease_seconds: float,
+    known: Collection[int] = (),
+) -> list[Lease]:
+    """Up to `batch` messages by priority, then age, now held by the worker.
+
+    `known` are the messages that the worker holds already: when the reply of a first try was lost, whatever else is
+    leased by this worker is what that try took.
+    """
+    if db.retried:
+        found = await db.fetch(_SQL["find_leases"], queue_ids=queue_ids, worker_id=worker_id)
+        lost = [Lease(*row) for row in found if row[0] not in known]
+        if lost:
+            return lost
+    if db.dialect.is_postgres:
+        rows = await db.fetch(
+            _SQL["lease_messages"],
+            queue_ids=queue_ids,
+            worker_id=worker_id,
+            batch=batch,
+            lease_seconds=lease_seconds,
+        )
+        rows = sorted(rows, key=lambda row: (-row[4], row[10], row[0]))
+        return [Lease(*row[:10]) for row in rows]
+    # In the writer's thread two statements cost no more than one, and the order of the first is known.
+    picked = [row[0] for row in await db.fetch(_SQL["pick_messages"], queue_ids=queue_ids, batch=batch)]
+    if not picked:
+        return []
+    taken = await db.fetch(_SQL["take_messages"], ids=picked, worker_id=worker_id, lease_seconds=lease_seconds)
+    by_id = {row[0]: row for row in taken}
+    return [Lease(*by_id[message_id]) for message_id in picked]
+
+
+@store_call(Kind.READ, idempotent=True)
+async def next_due(db: Database, queue_ids: Sequence[int]) -> float | None:
+    """Seconds until a message becomes visible (negative: it is); None when none is waiting."""
+    seconds: float | None = (await db.fetch(_SQL["next_due"], queue_ids=queue_ids))[0][0]
+    return seconds
+
+
+@store_call(Kind.STATEMENT, idempotent=True)
+async def archive(db: Database, fences: Sequence[Fence]) -> set[int]:
+    """The ids that were moved to the archive; the others are somebody else's by now, or gone."""
+    if db.dialect.is_postgres:
+        done = _ids(await db.fetch(_SQL["archive_messages"], given=fences))
+    else:
+        done = _ids(await db.fetch(_SQL["copy_to_archive"], given=fences))
+        await db.execute(_SQL["remove_messages"], ids=sorted(done))
+    if db.retried:
+        done |= _ids(await db.fetch(_SQL["find_archived"], given=_without(fences, done)))
+    return done
+
+
+@store_call(Kind.STATEMENT, idempotent=True)
+async def delete(db: Database, fences: Sequence[Fence]) -> set[int]:
+    """The ids that were deleted."""
+    done = _ids(await db.fetch(_SQL["delete_messages"], given=fences))
+    if db.retried:
+        # A deleted row cannot say who deleted it; that it is gone is what was asked for.
+        rest = [message_id for message_id, _ in _without(fences, done)]
+        done |= set(rest) - _ids(await db.fetch(_SQL["find_messages"], ids=rest))
+    return done
+
+
+@store_call(Kind.STATEMENT, idempotent=True)
+async def extend(db: Database, fences: Sequence[Fence], *, seconds: float) -> set[int]:
+    """The ids whose lease now ends `seconds` from now."""
+    return _ids(await db.fetch(_SQL["extend_leases"], given=fences, seconds=seconds))
+
+
+@store_call(Kind.STATEMENT, idempotent=True)
+async def release(db: Database, fences: Sequence[Fence], *, delay: float, count_attempt: bool) -> set[int]:
+    """The ids that were handed back, visible again after `delay` seconds."""
+    give_back = 0 if count_attempt else 1
+    done = _ids(await db.fetch(_SQL["release_messages"], given=fences, delay=delay, give_back=give_back))
+    if db.retried:
+        done |= _ids(await db.fetch(_SQL["find_released"], given=_without(fences, done)))
+    return done
+
+
+@store_call(Kind.STATEMENT, idempotent=True)
+async def release_worker(db: Database, worker_id: int) -> int:
+    """Hands back all that a worker holds; returns how many."""
+    return await db.execute(_SQL["release_worker_messages"], worker_id=worker_id)
+
+
+@store_call(Kind.READ, idempotent=True)
+async def dead_letters(
+    db: Database, queue_id: int, queue: str, *, limit: int, after: DeadLetter | None = None
+) -> list[DeadLetter]:
+    """Oldest first, a page at a time."""
+    rows = await db.fetch(
+        _SQL["dead_letters"],
+        queue_id=queue_id,
+        most=limit,
+        after_time=after.dead_since if after else _BEFORE_ALL,
+        after_id=after.id if after else 0,
+    )
+    return [
+        DeadLetter(id_, queue, payload, priority, attempts, max_attempts, enqueued_at, dead_since)
+        for id_, _, payload, priority, attempts, max_attempts, enqueued_at, dead_since in rows
+    ]
+
+
+@store_call(Kind.STATEMENT, idempotent=True)
+async def replay(db: Database, queue_id: int, ids: Sequence[int]) -> int:
+    """Dead letters among the given ids start anew; returns how many."""
+    return await db.execute(_SQL["replay"], queue_id=queue_id, ids=ids)
+
+
+@store_call(Kind.STATEMENT, idempotent=True)
+async def purge(db: Database, queue_id: int, *, batch: int, archived: bool) -> int:
+    """Deletes up to `batch` messages, live or archived; returns how many."""
+    query = _SQL["purge_archived" if archived else "purge_messages"]
+    return await db.execute(query, queue_id=queue_id, batch=batch)
+
+
+def _ids(rows: Sequence[Row]) -> set[int]:
+    return {row[0] for row in rows}
+
+
+def _without(fences: Sequence[Fence], done: set[int]) -> list[Fence]:
+    return [fence for fence in fences if fence[0] not in done]

@@ -1,0 +1,41 @@
+-- name: register_worker
+insert into pgqrs_workers (queue_id, hostname, port, status, created_at, heartbeat_at, info)
+values (:queue_id, :name, :port, 'READY', {now}, {now}, :info)
+returning worker_id;
+
+-- name: heartbeat
+-- A worker that was declared stopped stays so: 0 rows tell it.
+update pgqrs_workers
+set heartbeat_at = {now}
+where worker_id = :worker_id
+  and status = 'READY';
+
+-- name: stop_worker
+update pgqrs_workers
+set status = 'STOPPED',
+    stopped_at = coalesce(stopped_at, {now})
+where worker_id = :worker_id;
+
+-- name: list_workers
+select
+    w.worker_id,
+    q.name,
+    w.hostname,
+    w.port,
+    w.status,
+    w.created_at,
+    w.heartbeat_at,
+    w.stopped_at,
+    {seconds {now} since w.heartbeat_at},
+    coalesce(held.leased, 0),
+    w.info
+from pgqrs_workers as w
+left join pgqrs_queues as q on q.queue_id = w.queue_id
+left join (
+    select leased_by, count(*) as leased
+    from pgqrs_messages
+    where leased_by is not null and visible_after > {now}
+    group by leased_by
+) as held on held.leased_by = w.worker_id
+where cast(:queue_id as bigint) is null or w.queue_id = :queue_id
+order by w.worker_id;

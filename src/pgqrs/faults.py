@@ -1,0 +1,84 @@
+"""Named points at which a test may kill, fail or stall the program; free when nothing is armed.
+
+Three kinds of point, told apart by phase:
+
+    before   a store call is about to be made      messages.lease
+    after    it has been made, nobody knows yet    messages.lease
+    sql      a statement is about to be sent       lease_messages
+
+Production code asks `if faults.armed:` first, one attribute look-up, and only then calls `reach`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal, NamedTuple
+
+Phase = Literal["before", "after", "sql"]
+
+
+class Point(NamedTuple):
+    phase: Phase
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.phase} {self.name}"
+
+
+# An action may raise, end the process or block its thread; before and after, it may return something to await.
+Action = Callable[[Point], Awaitable[None] | None]
+
+armed = False
+_actions: list[Action] = []
+
+
+@contextmanager
+def injected(action: Action) -> Iterator[None]:
+    """While the block runs, `action` is called with each point that is reached, in any thread."""
+    global armed  # noqa: PLW0603 - one switch, so that the unarmed cost is one look-up
+    _actions.append(action)
+    armed = True
+    try:
+        yield
+    finally:
+        _actions.remove(action)
+        armed = bool(_actions)
+
+
+@contextmanager
+def recorded() -> Iterator[list[Point]]:
+    """The points that are reached while the block runs, in order."""
+    points: list[Point] = []
+    with injected(points.append):
+        yield points
+
+
+def at(phase: Phase, name: str, do: Callable[[], Awaitable[None] | None], *, times: int = 1) -> Action:
+    """An action that calls `do` the first `times` times this point is reached."""
+    left = times
+
+    def action(point: Point) -> Awaitable[None] | None:
+        nonlocal left
+        if point == (phase, name) and left > 0:
+            left -= 1
+            return do()
+        return None
+
+    return action
+
+
+async def reach(phase: Phase, name: str) -> None:
+    """Called around each store call, on the caller's side."""
+    point = Point(phase, name)
+    for action in tuple(_actions):
+        waiting = action(point)
+        if waiting is not None:
+            await waiting
+
+
+def reach_sql(name: str) -> None:
+    """Called before each statement, possibly in a database thread: nothing can be awaited here."""
+    point = Point("sql", name)
+    for action in tuple(_actions):
+        action(point)

@@ -1,0 +1,38 @@
+"""Which names queues, workflows, workers and schemas may have."""
+
+from __future__ import annotations
+
+import re
+
+from pgqrs.errors import ConfigError
+
+# The seeds' columns are varchar(255); the alphabet leaves out everything that means something to SQL, LIKE
+# wildcards apart from the underscore, to shells, paths and terminals.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,254}", re.ASCII)
+# 41 characters leave room for what PostgreSQL's 63-byte identifiers are built from (channel names).
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,40}", re.ASCII)
+
+
+def checked_name(noun: str, name: object) -> str:
+    """The name itself, or ConfigError: up to 255 of letters, digits and `_ . : -`."""
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return name
+    raise ConfigError(
+        f"{noun} name {_shown(name)} is not allowed; use 1 to 255 of the letters a-z and A-Z, digits, "
+        "'_', '.', ':' and '-', starting with a letter, a digit or '_'"
+    )
+
+
+def checked_schema(name: object) -> str:
+    """The schema name itself, or ConfigError: an SQL identifier of at most 41 lower-case characters."""
+    if isinstance(name, str) and _SCHEMA.fullmatch(name) and not name.startswith("pg_"):
+        return name
+    raise ConfigError(
+        f"schema name {_shown(name)} is not allowed; use 1 to 41 of the letters a-z, digits and '_', "
+        "not starting with a digit or with 'pg_'"
+    )
+
+
+def _shown(name: object) -> str:
+    text = repr(name)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,75 @@
+"""The nouns that people see: statuses and the frozen records that queries answer with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+
+class RunStatus(StrEnum):
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    SUCCESS = "SUCCESS"
+    ERROR = "ERROR"
+    CANCELLED = "CANCELLED"
+
+
+class StepStatus(StrEnum):
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    SUCCESS = "SUCCESS"
+    ERROR = "ERROR"
+
+
+class WorkerStatus(StrEnum):
+    READY = "READY"
+    STOPPED = "STOPPED"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMetrics:
+    """What a queue holds now. `ready + scheduled + leased + dead` is everything that is live."""
+
+    queue: str
+    paused: bool
+    ready: int
+    scheduled: int
+    leased: int
+    dead: int
+    archived: int
+    oldest_ready_age_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """One worker's row and what it holds."""
+
+    worker_id: int
+    queue: str | None
+    name: str
+    port: int
+    status: WorkerStatus
+    created_at: datetime
+    heartbeat_at: datetime
+    stopped_at: datetime | None
+    heartbeat_age_seconds: float
+    leased: int
+    info: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that was read `max_attempts` times and never archived."""
+
+    id: int
+    queue: str
+    payload_text: str
+    priority: int
+    attempts: int
+    max_attempts: int
+    enqueued_at: datetime
+    dead_since: datetime
