@@ -1,1 +1,82 @@
 """Durable workflows and queues on the database you already have."""
+
+from pgqrs.api.admin import Admin, admin
+from pgqrs.api.connect import connect, connect_with
+from pgqrs.api.consumer import Consumer, Message
+from pgqrs.api.producer import Producer
+from pgqrs.api.store import Store
+from pgqrs.clock import Clock, DatabaseClock, ManualClock
+from pgqrs.config import Config
+from pgqrs.errors import (
+    AlreadyCompleted,
+    ConfigError,
+    ConnectionFailed,
+    ExecutionFailed,
+    IdempotencyConflict,
+    InvalidTransition,
+    LeaseLost,
+    NoActiveWorker,
+    NonDeterminism,
+    NotFound,
+    PauseError,
+    PayloadTooLarge,
+    PermanentError,
+    PgqrsError,
+    QueueNotFound,
+    RunCancelled,
+    RunNotFound,
+    SchemaMismatch,
+    SchemaNotInstalled,
+    SerializationError,
+    TransientError,
+    WaitTimeout,
+    WorkflowNotFound,
+)
+from pgqrs.types import DeadLetter, QueueMetrics, RunStatus, StepStatus, WorkerInfo, WorkerStatus
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Admin",
+    "AlreadyCompleted",
+    "Clock",
+    "Config",
+    "ConfigError",
+    "ConnectionFailed",
+    "Consumer",
+    "DatabaseClock",
+    "DeadLetter",
+    "ExecutionFailed",
+    "IdempotencyConflict",
+    "InvalidTransition",
+    "LeaseLost",
+    "ManualClock",
+    "Message",
+    "NoActiveWorker",
+    "NonDeterminism",
+    "NotFound",
+    "PauseError",
+    "PayloadTooLarge",
+    "PermanentError",
+    "PgqrsError",
+    "Producer",
+    "QueueMetrics",
+    "QueueNotFound",
+    "RunCancelled",
+    "RunNotFound",
+    "RunStatus",
+    "SchemaMismatch",
+    "SchemaNotInstalled",
+    "SerializationError",
+    "StepStatus",
+    "Store",
+    "TransientError",
+    "WaitTimeout",
+    "WorkerInfo",
+    "WorkerStatus",
+    "WorkflowNotFound",
+    "__version__",
+    "admin",
+    "connect",
+    "connect_with",
+]

@@ -77,9 +77,7 @@ class _NamedNotFound(NotFound):
     def __init__(self, name: str, *, known: Iterable[str] = ()) -> None:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f", or did you mean {near[0]!r}?" if near else ""
-        super().__init__(
-            f"no {self.noun} named {name!r}; create it with {self.creator.format(name=name)}{hint}"
-        )
+        super().__init__(f"no {self.noun} named {name!r}; create it with {self.creator.format(name=name)}{hint}")
         self.name = name
         self.suggestion = near[0] if near else None
 
@@ -110,9 +108,7 @@ class NoActiveWorker(PgqrsError):
     """Nobody is there to run it, and the trigger asked to be told."""
 
     def __init__(self, workflow: str) -> None:
-        super().__init__(
-            f"no live worker serves workflow {workflow!r}; start one, or trigger without require_worker"
-        )
+        super().__init__(f"no live worker serves workflow {workflow!r}; start one, or trigger without require_worker")
         self.workflow = workflow
 
 

@@ -44,9 +44,7 @@ class Database(Protocol):
         """How many rows changed. Only inside a unit of work."""
         ...
 
-    async def perform(
-        self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool
-    ) -> T:
+    async def perform(self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool) -> T:
         """Run a unit of work: commit when it returns, roll back when it raises.
 
         `work` may await nothing but its own database: on SQLite it is driven to its end in the writer's
@@ -80,9 +78,7 @@ def store_call(
         async def call(db: Database, /, *args: P.args, **kwargs: P.kwargs) -> T:
             if faults.armed:
                 await faults.reach("before", name)
-            result = await db.perform(
-                lambda unit: work(unit, *args, **kwargs), kind=kind, idempotent=idempotent
-            )
+            result = await db.perform(lambda unit: work(unit, *args, **kwargs), kind=kind, idempotent=idempotent)
             if faults.armed:
                 await faults.reach("after", name)
             return result

@@ -1,18 +1,17 @@
 """What differs between the databases, as a handful of tokens in one SQL text.
 
-    {now}                    :now when a test has set the clock, else the database's time
-    {after x}                {now} plus x seconds, x being a parameter or a column
-    {seconds a since b}      the seconds from b to a, as a float
-    {in ids}                 = any of the list :ids
-    {rows given: a id, b json}   a table `given` made from the list of tuples :given; also has `position`
-    {skip_locked}            lock the rows read, pass over those that somebody else has locked
-    {keep x}                 let nobody delete the rows of x until the transaction ends
-    {id} {ref} {json} {time}     column types
-    {hot}                    storage options of the table that changes all the time
+{now}                    :now when a test has set the clock, else the database's time
+{after x}                {now} plus x seconds, x being a parameter or a column
+{seconds a since b}      the seconds from b to a, as a float
+{in ids}                 = any of the list :ids
+{rows given: a id, b json}   a table `given` made from the list of tuples :given; also has `position`
+{skip_locked}            lock the rows read, pass over those that somebody else has locked
+{keep x}                 let nobody delete the rows of x until the transaction ends
+{id} {ref} {json} {time}     column types
+{hot}                    storage options of the table that changes all the time
 """
 
 from __future__ import annotations
-
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -60,7 +59,13 @@ _POSTGRES_NOW = "coalesce(:now::timestamptz, statement_timestamp())"
 # milliseconds, and unixepoch('subsec') needs 3.42, so round what julianday gives to its millisecond.
 _SQLITE_NOW = "coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)"
 
-_POSTGRES_TYPES = {"id": "bigint", "int": "integer", "json": "json", "seconds": "float8", "time": "timestamptz"}
+_POSTGRES_TYPES = {
+    "id": "bigint",
+    "int": "integer",
+    "json": "json",
+    "seconds": "float8",
+    "time": "timestamptz",
+}
 
 
 def _postgres_rows(argument: str) -> str:

@@ -31,6 +31,4 @@ class Owner:
 
     def check(self) -> None:
         if os.getpid() != self._pid:
-            raise ConnectionFailed(
-                "this store was connected before a fork; connect again in the child process"
-            )
+            raise ConnectionFailed("this store was connected before a fork; connect again in the child process")

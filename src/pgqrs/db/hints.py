@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 
 class Subscription:
@@ -21,15 +21,14 @@ class Subscription:
 
     def ring(self) -> None:
         """From any thread."""
-        try:
+        # A closed loop raises: nobody is left to wake.
+        with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._bell.set)
-        except RuntimeError:
-            pass  # The waiter's loop is closed: nobody is left to wake.
 
-    async def wait(self, timeout: float) -> bool:
-        """True when the bell rang within `timeout` seconds."""
+    async def wait(self, seconds: float) -> bool:
+        """True when the bell rang within that time."""
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(seconds):
                 await self._bell.wait()
         except TimeoutError:
             return False

@@ -1,7 +1,7 @@
 """Named queries: read from .sql files, rendered once per dialect, bound by name.
 
-A file holds blocks that start with `-- name: x`; `{include _x}` puts a piece into a query. Where `x` also stands in a file
-`*.postgres.sql` beside it, that text is used on PostgreSQL.
+A file holds blocks that start with `-- name: x`; `{include _x}` puts a piece into a query. Where `x` also stands in
+a file `*.postgres.sql` beside it, that text is used on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -61,8 +61,7 @@ class Statement:
     def arguments(self, given: Mapping[str, Any]) -> list[Any]:
         """The values in the order of the placeholders."""
         return [
-            given[p.name] if p.column is None else [row[p.column] for row in given[p.name]]
-            for p in self.parameters
+            given[p.name] if p.column is None else [row[p.column] for row in given[p.name]] for p in self.parameters
         ]
 
 
@@ -88,8 +87,7 @@ def load(package: str, file: str) -> dict[str, Query]:
     common = _blocks(package, f"{file}.sql")
     special = _blocks(package, f"{file}.postgres.sql")
     return {
-        name: Query(name, common.get(name, special.get(name, "")), special.get(name))
-        for name in common | special
+        name: Query(name, common.get(name, special.get(name, "")), special.get(name)) for name in common | special
     }
 
 

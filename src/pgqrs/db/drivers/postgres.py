@@ -75,9 +75,7 @@ class Session:
         count = tag.rpartition(" ")[2]
         return int(count) if count.isdigit() else 0
 
-    async def perform(
-        self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool
-    ) -> T:
+    async def perform(self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool) -> T:
         del kind, idempotent
         return await work(self)
 
@@ -131,7 +129,12 @@ class PostgresDriver:
             log.info("the server refuses start-up settings (%s): taking it for a transaction pooler", error)
             self.pooled = True
             self._pool = await self._make_pool()
-        except (asyncpg.PostgresError, asyncpg.ClientConfigurationError, asyncpg.InternalClientError, ValueError) as error:
+        except (
+            asyncpg.PostgresError,
+            asyncpg.ClientConfigurationError,
+            asyncpg.InternalClientError,
+            ValueError,
+        ) as error:
             raise _unreachable(self._config, error) from None
         except _BROKEN as error:
             raise _unreachable(self._config, error) from error
@@ -153,9 +156,7 @@ class PostgresDriver:
 
     # -- units of work -----------------------------------------------------------------------------------
 
-    async def perform(
-        self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool
-    ) -> T:
+    async def perform(self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool) -> T:
         self._check()
         deadline = time.monotonic() + self._config.retry_seconds
         attempt = 0
@@ -239,14 +240,10 @@ class PostgresDriver:
             )
 
     async def fetch(self, query: Query, **params: Any) -> list[Row]:
-        return await self.perform(
-            lambda unit: unit.fetch(query, **params), kind=Kind.STATEMENT, idempotent=False
-        )
+        return await self.perform(lambda unit: unit.fetch(query, **params), kind=Kind.STATEMENT, idempotent=False)
 
     async def execute(self, query: Query, **params: Any) -> int:
-        return await self.perform(
-            lambda unit: unit.execute(query, **params), kind=Kind.STATEMENT, idempotent=False
-        )
+        return await self.perform(lambda unit: unit.execute(query, **params), kind=Kind.STATEMENT, idempotent=False)
 
     async def close(self) -> None:
         if self._closed:

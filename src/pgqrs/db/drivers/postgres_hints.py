@@ -94,7 +94,9 @@ class Listener:
 
     async def _listen(self) -> None:
         """Until the connection breaks."""
-        connection = await asyncpg.connect(self._dsn, timeout=10, server_settings={"application_name": "pgqrs listen"})
+        connection = await asyncpg.connect(
+            self._dsn, timeout=10, server_settings={"application_name": "pgqrs listen"}
+        )
         try:
             broken = asyncio.Event()
             connection.add_termination_listener(lambda _: broken.set())
@@ -111,9 +113,9 @@ class Listener:
         finally:
             connection.terminate()
 
-    def _heard(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
+    def _heard(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
         # Anybody may send anything here: what is not a list of ids wakes everybody, and harms nobody.
         try:
-            self._hints.wake(frozenset(map(int, payload.split(","))))
+            self._hints.wake(frozenset(map(int, str(payload).split(","))))
         except ValueError:
             self._hints.wake()

@@ -9,6 +9,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
@@ -76,16 +77,12 @@ class Session:
         times = self._times(query, cursor)
         if not times:
             return rows
-        return [
-            tuple(from_sqlite_time(v) if i in times else v for i, v in enumerate(row)) for row in rows
-        ]
+        return [tuple(from_sqlite_time(v) if i in times else v for i, v in enumerate(row)) for row in rows]
 
     async def execute(self, query: Query, **params: Any) -> int:
         return max(0, int(self._run(query, params).rowcount))
 
-    async def perform(
-        self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool
-    ) -> T:
+    async def perform(self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool) -> T:
         del kind, idempotent
         return await work(self)
 
@@ -143,9 +140,7 @@ class SQLiteDriver:
 
     # -- the caller's side -------------------------------------------------------------------------------
 
-    async def perform(
-        self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool
-    ) -> T:
+    async def perform(self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool) -> T:
         del idempotent  # A commit on this machine either happened or raised: there is no lost reply.
         self._owner.check()
         if self._closed:
@@ -334,11 +329,10 @@ class SQLiteDriver:
         connection.execute("release unit")
 
     def _roll_back(self, connection: Any) -> None:
-        try:
+        # An error says that the transaction is gone already, which is what was wanted.
+        with suppress(self.database_error):
             if connection.in_transaction:
                 connection.execute("rollback")
-        except self.database_error:
-            pass  # The transaction is gone already, which is what was wanted.
 
     def _until_not_busy(self, step: Callable[[], T]) -> T:
         """Another process has the file: SQLite waits 5 s by itself, and we go on asking after that."""
@@ -363,7 +357,8 @@ class SQLiteDriver:
             return _caused(IntegrityViolation(str(error)), error)
         if self._is_busy(error):
             return _caused(
-                ConnectionFailed(f"{self.path!r} was locked by another process for {BUSY_SECONDS:.0f} s"), error
+                ConnectionFailed(f"{self.path!r} was locked by another process for {BUSY_SECONDS:.0f} s"),
+                error,
             )
         text = f"{self.library} could not use {self.path!r}: {error}; nothing of this call was written"
         return _caused(ConnectionFailed(text), error)
@@ -380,10 +375,9 @@ def _settle(jobs: list[Job]) -> None:
     for job in jobs:
         by_loop.setdefault(job.loop, []).append(job)
     for loop, theirs in by_loop.items():
-        try:
+        # A closed loop raises: its callers are gone.
+        with suppress(RuntimeError):
             loop.call_soon_threadsafe(_settle_all, theirs)
-        except RuntimeError:
-            pass  # That loop is closed: its callers are gone.
 
 
 def _settle_all(jobs: list[Job]) -> None:

@@ -64,7 +64,7 @@ async def delete(db: Database, name: str, *, force: bool) -> int:
     held = int((await db.fetch(_SQL["count_messages_of_queue"], queue_id=queue_id))[0][0])
     if held and not force:
         raise InvalidTransition(
-            f"queue {name!r} still holds {held} message{'s'[: held > 1]}; purge it first, or delete it with force=True"
+            f"queue {name!r} still holds {held:,} live messages; purge it first, or delete it with force=True"
         )
     for table in ("messages", "archived_messages", "workers"):
         await db.execute(_SQL[f"delete_{table}_of_queue"], queue_id=queue_id)

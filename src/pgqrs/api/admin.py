@@ -1,0 +1,140 @@
+"""Looking after a store: schema, queues, dead letters, workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pgqrs.api.arguments import checked_batch
+from pgqrs.api.store import Store
+from pgqrs.clock import DatabaseClock
+from pgqrs.config import Config
+from pgqrs.db import migrations
+from pgqrs.db.drivers.sqlite import SQLiteDriver
+from pgqrs.db.tables import messages, queues, workers
+from pgqrs.errors import SchemaMismatch
+from pgqrs.names import checked_name
+from pgqrs.types import DeadLetter, QueueMetrics, WorkerInfo
+
+# Beyond this one transaction holds the SQLite writer, or PostgreSQL's locks, longer than a lease should wait.
+PURGE_BATCH = 5_000
+
+
+def admin(store: Store) -> Admin:
+    """The verbs for whoever looks after the store."""
+    return Admin(store)
+
+
+class Admin:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    # -- schema ------------------------------------------------------------------------------------------
+
+    async def install(self) -> int:
+        """Creates or upgrades the tables; returns their version. Safe in many processes at once."""
+        return await migrations.install(self._store.database)
+
+    async def version(self) -> int:
+        """The version of the tables; 0 when there are none."""
+        return await migrations.version(self._store.database)
+
+    async def verify(self) -> None:
+        """Raises SchemaNotInstalled or SchemaMismatch unless every table, column and index is there."""
+        db = self._store.database
+        await migrations.check(db)
+        missing = (await _expected_shape()).missing_from(await migrations.shape(db))
+        if missing:
+            latest = migrations.latest_version()
+            raise SchemaMismatch(
+                f"the schema says version {latest} but lacks {', '.join(missing)}; restore it from a backup, "
+                "or install into an empty schema and copy the data",
+                found=latest,
+                expected=latest,
+            )
+
+    # -- queues ------------------------------------------------------------------------------------------
+
+    async def queues(self) -> list[str]:
+        return [queue.name for queue in await queues.list_all(await self._store.ready())]
+
+    async def queue_metrics(self, queue: str) -> QueueMetrics:
+        return await queues.metrics(await self._store.ready(), _named(queue))
+
+    async def pause_queue(self, queue: str) -> None:
+        """From now on nothing is leased from it; enqueueing, and what is leased, go on."""
+        await queues.pause(await self._store.ready(), _named(queue))
+
+    async def resume_queue(self, queue: str) -> None:
+        await queues.resume(await self._store.ready(), _named(queue))
+        await self._store.wake(queue)
+
+    async def purge(self, queue: str, *, archived: bool = False) -> int:
+        """Deletes every live message, leased ones included (or every archived one); returns how many.
+
+        In small transactions: what is enqueued meanwhile may go too.
+        """
+        db = await self._store.ready()
+        queue_id = (await queues.get(db, _named(queue))).queue_id
+        total = 0
+        while gone := await messages.purge(db, queue_id, batch=PURGE_BATCH, archived=archived):
+            total += gone
+        return total
+
+    async def delete_queue(self, queue: str, *, force: bool = False) -> int:
+        """Removes the queue with its archive; refuses while it holds messages unless `force`."""
+        return await queues.delete(await self._store.ready(), _named(queue), force=force)
+
+    # -- dead letters ------------------------------------------------------------------------------------
+
+    async def dead_letters(
+        self, queue: str, *, limit: int = 100, after: DeadLetter | None = None
+    ) -> list[DeadLetter]:
+        """Messages that were read `max_attempts` times and never archived, oldest first; `after` pages on."""
+        db = await self._store.ready()
+        found = await queues.get(db, _named(queue))
+        return await messages.dead_letters(
+            db, found.queue_id, queue, limit=checked_batch("limit", limit), after=after
+        )
+
+    async def replay(self, queue: str, ids: Sequence[int] | None = None) -> int:
+        """Dead letters (all, or those of the ids given) start anew; returns how many."""
+        db = await self._store.ready()
+        queue_id = (await queues.get(db, _named(queue))).queue_id
+        if ids is None:
+            total = 0
+            while page := await messages.dead_letters(db, queue_id, queue, limit=PURGE_BATCH):
+                total += await messages.replay(db, queue_id, [letter.id for letter in page])
+        else:
+            total = await messages.replay(db, queue_id, list(ids))
+        if total:
+            db.hints.announce([queue_id])
+        return total
+
+    # -- workers -----------------------------------------------------------------------------------------
+
+    async def workers(self, queue: str | None = None) -> list[WorkerInfo]:
+        """Every worker, or those of one queue: status, last sign of life, how much it holds."""
+        db = await self._store.ready()
+        queue_id = None if queue is None else (await queues.get(db, _named(queue))).queue_id
+        return await workers.list_all(db, queue_id=queue_id)
+
+    async def release_worker_messages(self, worker_id: int) -> int:
+        """Everything that a worker holds comes back at once, its attempt not counted; returns how many."""
+        db = await self._store.ready()
+        count = await messages.release_worker(db, worker_id)
+        db.hints.announce([queue.queue_id for queue in await queues.list_all(db)])
+        return count
+
+
+async def _expected_shape() -> migrations.Shape:
+    """What the migrations make, found out by running them on an empty database in memory."""
+    db = await SQLiteDriver.open(Config("sqlite://:memory:", schema="public"), DatabaseClock())
+    try:
+        await migrations.install(db)
+        return await migrations.shape(db)
+    finally:
+        await db.close()
+
+
+def _named(queue: str) -> str:
+    return checked_name("queue", queue)

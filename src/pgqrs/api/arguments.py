@@ -1,0 +1,52 @@
+"""What callers may pass: each check names the argument, the value and what is allowed."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+from typing import Any
+
+from pgqrs.errors import ConfigError
+
+# A century: anything longer is a mistake in the unit, and time arithmetic stays far from every database's end.
+LONGEST_SECONDS = 100 * 365.25 * 86400
+MOST_PER_CALL = 50_000
+
+
+def checked_seconds(argument: str, value: float | timedelta, *, least: float = 0.0) -> float:
+    seconds: Any = value.total_seconds() if isinstance(value, timedelta) else value
+    if (
+        isinstance(seconds, bool)
+        or not isinstance(seconds, int | float)
+        or not math.isfinite(seconds)
+        or not least <= seconds <= LONGEST_SECONDS
+    ):
+        raise ConfigError(f"{argument} must be seconds (or a timedelta) from {least:g} to 100 years, not {value!r}")
+    return float(seconds)
+
+
+def checked_time(argument: str, value: datetime | None) -> datetime | None:
+    if value is None:
+        return None
+    if not isinstance(value, datetime) or value.utcoffset() is None:
+        raise ConfigError(
+            f"{argument} must be a datetime with a time zone, not {value!r}; "
+            "use datetime.now(UTC) + timedelta(...), or .replace(tzinfo=...)"
+        )
+    if not 1970 <= value.year <= 2970:
+        raise ConfigError(f"{argument} must lie between the years 1970 and 2970, not {value!r}")
+    return value
+
+
+def checked_whole(argument: str, value: int, *, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ConfigError(f"{argument} must be a whole number from {least:,} to {most:,}, not {value!r}")
+    return value
+
+
+def checked_priority(value: int) -> int:
+    return checked_whole("priority", value, least=-(2**31), most=2**31 - 1)
+
+
+def checked_batch(argument: str, value: int) -> int:
+    return checked_whole(argument, value, least=1, most=MOST_PER_CALL)

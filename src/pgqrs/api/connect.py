@@ -1,0 +1,78 @@
+"""From a DSN to a store."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from types import TracebackType
+from typing import Any
+
+from pgqrs.api.store import Store
+from pgqrs.clock import Clock, DatabaseClock, ManualClock
+from pgqrs.config import Config
+from pgqrs.db import migrations
+from pgqrs.db.drivers import open_driver
+from pgqrs.errors import SchemaMismatch, SchemaNotInstalled
+
+
+def connect(
+    dsn: str | None = None, *, install: bool = False, clock: Clock | None = None, **settings: Any
+) -> Connecting:
+    """A store on the database that the DSN names: `await connect(...)` or `async with connect(...) as store`.
+
+    Without a DSN it is `PGQRS_DSN`, else `sqlite:///pgqrs.db`. Settings are the fields of `Config`.
+    """
+    config = Config(**settings) if dsn is None else Config(dsn, **settings)
+    return connect_with(config, install=install, clock=clock)
+
+
+def connect_with(config: Config, *, install: bool = False, clock: Clock | None = None) -> Connecting:
+    """As `connect`, with every setting in one `Config`."""
+    return Connecting(config, install=install, clock=clock or DatabaseClock())
+
+
+class Connecting:
+    """A store that is about to be: awaited it is yours to close, as a context it closes itself."""
+
+    def __init__(self, config: Config, *, install: bool, clock: Clock) -> None:
+        self._config = config
+        self._install = install
+        self._clock = clock
+        self._store: Store | None = None
+
+    def __await__(self) -> Generator[Any, None, Store]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Store:
+        self._store = await self._open()
+        return self._store
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._store is not None:
+            await self._store.close()
+
+    async def _open(self) -> Store:
+        db = await open_driver(self._config, self._clock)
+        try:
+            # A file of one's own needs no ceremony; a server's schema is somebody's decision.
+            if self._install or not db.dialect.is_postgres:
+                await migrations.install(db)
+            await self._refuse_newer(db)
+        except BaseException:
+            await db.close()
+            raise
+        if isinstance(self._clock, ManualClock):
+            self._clock.on_advance(db.hints.wake)
+        return Store(self._config, db)
+
+    @staticmethod
+    async def _refuse_newer(db: Any) -> None:
+        """Missing and older schemas may connect, so that `admin.install` can be called; newer ones may not."""
+        try:
+            await migrations.check(db)
+        except SchemaNotInstalled:
+            pass
+        except SchemaMismatch as error:
+            if error.found > error.expected:
+                raise

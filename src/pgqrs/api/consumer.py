@@ -1,0 +1,329 @@
+"""Consumers: messages out of a queue, each held under a lease until it is archived."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Self, TypeVar, overload
+
+from pgqrs.api.arguments import checked_batch, checked_seconds
+from pgqrs.config import Config
+from pgqrs.db.driver import Driver
+from pgqrs.db.tables import messages, workers
+from pgqrs.db.tables.messages import Fence, Lease
+from pgqrs.engine.polling import Idling
+from pgqrs.errors import ConfigError, LeaseLost
+from pgqrs.serialization import decode
+
+T = TypeVar("T")
+log = logging.getLogger("pgqrs.queue")
+
+# A third of the default lease: a consumer whose last sign of life is older than a lease is not there.
+HEARTBEAT_SECONDS = 10.0
+# Leases that were never settled are kept in mind until there are this many, then the ended ones are let go.
+MOST_REMEMBERED = 10_000
+
+
+class Message:
+    """One delivery of a message: its payload, and the verbs that its lease allows."""
+
+    __slots__ = ("_consumer", "_lease", "_payload")
+    _unread = object()
+
+    def __init__(self, consumer: Consumer, lease: Lease) -> None:
+        self._consumer = consumer
+        self._lease = lease
+        self._payload: Any = self._unread
+
+    @property
+    def id(self) -> int:
+        return self._lease.message_id
+
+    @property
+    def queue(self) -> str:
+        return self._consumer.queue
+
+    @property
+    def payload(self) -> Any:
+        """What was enqueued: plain data. Raises SerializationError if the stored text cannot be read."""
+        if self._payload is self._unread:
+            self._payload = decode(self._lease.payload)
+        return self._payload
+
+    @overload
+    def decode(self, as_type: type[T]) -> T: ...
+    @overload
+    def decode(self, as_type: Any) -> Any: ...
+    def decode(self, as_type: Any) -> Any:
+        """The payload as a dataclass, a model, or whatever type it was."""
+        return decode(self._lease.payload, as_type)
+
+    @property
+    def priority(self) -> int:
+        return self._lease.priority
+
+    @property
+    def attempts(self) -> int:
+        """How often it has been delivered, this time included."""
+        return self._lease.attempts
+
+    @property
+    def max_attempts(self) -> int:
+        return self._lease.max_attempts
+
+    @property
+    def enqueued_at(self) -> datetime:
+        return self._lease.enqueued_at
+
+    @property
+    def leased_until(self) -> datetime:
+        """By the database's clock, as of the delivery: `extend` does not change it."""
+        return self._lease.visible_after
+
+    @property
+    def lease_token(self) -> int:
+        return self._lease.lease_token
+
+    async def archive(self) -> None:
+        await self._consumer.archive(self)
+
+    async def delete(self) -> None:
+        await self._consumer.delete(self)
+
+    async def extend(self, seconds: float | timedelta) -> None:
+        await self._consumer.extend(self, seconds)
+
+    async def release(self, *, delay: float | timedelta = 0, count_attempt: bool = False) -> None:
+        await self._consumer.release(self, delay=delay, count_attempt=count_attempt)
+
+    def __repr__(self) -> str:
+        return f"<Message {self.id} of {self.queue}, attempt {self.attempts} of {self.max_attempts}>"
+
+
+class Consumer:
+    """Takes messages out of one queue.
+
+    The single verbs raise LeaseLost when somebody else has the message by now; the `_many` verbs return the ids that
+    they changed. Either way a lost lease changes nothing.
+    """
+
+    def __init__(self, db: Driver, config: Config, *, queue: str, queue_id: int, worker_id: int) -> None:
+        self.queue = queue
+        self.worker_id = worker_id
+        self._db = db
+        self._config = config
+        self._queue_id = queue_id
+        # message id -> (token, when the lease ends on this process's monotonic clock)
+        self._held: dict[int, tuple[int, float]] = {}
+        self._beaten = time.monotonic()
+        self._closed = False
+
+    # -- taking ------------------------------------------------------------------------------------------
+
+    async def dequeue(
+        self,
+        batch_size: int = 1,
+        *,
+        lease_seconds: float | timedelta | None = None,
+        wait_seconds: float | timedelta = 0,
+    ) -> list[Message]:
+        """Up to `batch_size` messages by priority, then age; waits up to `wait_seconds` for the first."""
+        batch = checked_batch("batch_size", batch_size)
+        lease = self._lease_seconds(lease_seconds)
+        patience = checked_seconds("wait_seconds", wait_seconds)
+        if not patience:
+            return await self._lease(batch, lease)
+        deadline = time.monotonic() + patience
+        idling = Idling(self._db, [self._queue_id], interval=self._config.poll_interval_seconds)
+        with self._db.hints.subscribed([self._queue_id]) as bell:
+            while True:
+                # Cleared before looking: a hint that comes while we look makes us look once more.
+                bell.clear()
+                taken = await self._lease(batch, lease)
+                left = deadline - time.monotonic()
+                if taken or left <= 0:
+                    return taken
+                await idling.wait(bell, at_most=left)
+
+    async def messages(
+        self, *, batch_size: int = 10, lease_seconds: float | timedelta | None = None
+    ) -> AsyncIterator[Message]:
+        """Messages as they come, until the consumer is closed; leased in batches, handed out one by one."""
+        lease = self._lease_seconds(lease_seconds)
+        while not self._closed:
+            for message in await self.dequeue(batch_size, lease_seconds=lease, wait_seconds=5):
+                if await self._still_fresh(message, lease):
+                    yield message
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self.messages()
+
+    async def _still_fresh(self, message: Message, lease_seconds: float) -> bool:
+        """A message that waited its turn behind slow ones gets its full lease again before it is handed out."""
+        _, ends = self._held.get(message.id, (0, 0.0))
+        if ends - time.monotonic() > lease_seconds / 2:
+            return True
+        return bool(await self.extend_many([message], lease_seconds))
+
+    async def _lease(self, batch: int, lease_seconds: float) -> list[Message]:
+        if self._closed:
+            raise ConfigError("this consumer is closed; ask the store for a new one")
+        await self._heartbeat_if_due()
+        self._forget_ended()
+        ends = time.monotonic() + lease_seconds
+        taking = asyncio.ensure_future(
+            messages.lease(
+                self._db,
+                [self._queue_id],
+                worker_id=self.worker_id,
+                batch=batch,
+                lease_seconds=lease_seconds,
+                known=self._held,
+            )
+        )
+        try:
+            leases = await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            # The lease may be taken all the same; what nobody will handle goes straight back.
+            await self._hand_back(taking)
+            raise
+        self._held.update({lease.message_id: (lease.lease_token, ends) for lease in leases})
+        return [Message(self, lease) for lease in leases]
+
+    async def _hand_back(self, taking: asyncio.Future[list[Lease]]) -> None:
+        results = await asyncio.gather(taking, return_exceptions=True)
+        if isinstance(results[0], list) and results[0]:
+            await messages.release(self._db, [lease.fence for lease in results[0]], delay=0.0, count_attempt=False)
+
+    # -- settling ----------------------------------------------------------------------------------------
+
+    async def archive(self, message: int | Message) -> None:
+        """Done: keeps it in the archive."""
+        await self._one(message, self.archive_many, "archived")
+
+    async def archive_many(self, given: Iterable[int | Message]) -> list[int]:
+        return await self._settle(given, lambda fences: messages.archive(self._db, fences))
+
+    async def delete(self, message: int | Message) -> None:
+        """Done: nothing is kept."""
+        await self._one(message, self.delete_many, "deleted")
+
+    async def delete_many(self, given: Iterable[int | Message]) -> list[int]:
+        return await self._settle(given, lambda fences: messages.delete(self._db, fences))
+
+    async def extend(self, message: int | Message, seconds: float | timedelta) -> None:
+        """Keeps it for `seconds` more, counted from now."""
+        await self._one(message, lambda one: self.extend_many(one, seconds), "extended")
+
+    async def extend_many(self, given: Iterable[int | Message], seconds: float | timedelta) -> list[int]:
+        length = checked_seconds("seconds", seconds, least=1)
+        ends = time.monotonic() + length
+        fences = self._fences(given)
+        done = await messages.extend(self._db, fences, seconds=length) if fences else set()
+        for message_id, token in fences:
+            if message_id in done:
+                self._held[message_id] = (token, ends)
+            else:
+                self._held.pop(message_id, None)
+        return [message_id for message_id, _ in fences if message_id in done]
+
+    async def release(
+        self, message: int | Message, *, delay: float | timedelta = 0, count_attempt: bool = False
+    ) -> None:
+        """Hands it back, visible to everybody after `delay` seconds.
+
+        A hand-back does not count as an attempt; say `count_attempt=True` when it failed here.
+        """
+        await self._one(
+            message,
+            lambda one: self.release_many(one, delay=delay, count_attempt=count_attempt),
+            "released",
+        )
+
+    async def release_many(
+        self, given: Iterable[int | Message], *, delay: float | timedelta = 0, count_attempt: bool = False
+    ) -> list[int]:
+        seconds = checked_seconds("delay", delay)
+        done = await self._settle(
+            given,
+            lambda fences: messages.release(self._db, fences, delay=seconds, count_attempt=count_attempt),
+        )
+        if done and not seconds:
+            self._db.hints.announce([self._queue_id])
+        return done
+
+    async def _settle(
+        self, given: Iterable[int | Message], change: Callable[[Sequence[Fence]], Awaitable[set[int]]]
+    ) -> list[int]:
+        fences = self._fences(given)
+        done = await change(fences) if fences else set()
+        for message_id, _ in fences:
+            self._held.pop(message_id, None)
+        return [message_id for message_id, _ in fences if message_id in done]
+
+    async def _one(
+        self,
+        message: int | Message,
+        change: Callable[[Sequence[int | Message]], Awaitable[list[int]]],
+        what: str,
+    ) -> None:
+        if not await change([message]):
+            message_id = message if isinstance(message, int) else message.id
+            raise LeaseLost(
+                f"message {message_id} of queue {self.queue!r} is not held by this consumer (any more): "
+                f"its lease ran out and it was taken, or it is gone; it was not {what}",
+                message_id=message_id,
+            )
+
+    def _fences(self, given: Iterable[int | Message]) -> list[Fence]:
+        """Who says which lease: a delivery names its own, an id the last one that this consumer took."""
+        fences: dict[int, int] = {}
+        for each in given:
+            if isinstance(each, Message):
+                fences[each.id] = each.lease_token
+            elif isinstance(each, int) and each in self._held:
+                fences[each] = self._held[each][0]
+        return list(fences.items())
+
+    # -- life --------------------------------------------------------------------------------------------
+
+    async def heartbeat(self) -> None:
+        """A sign of life; `dequeue` gives one by itself now and then."""
+        self._beaten = time.monotonic()
+        if not await workers.heartbeat(self._db, self.worker_id):
+            log.warning("worker %d of queue %s was declared stopped, yet it is here", self.worker_id, self.queue)
+
+    async def close(self) -> None:
+        """Hands back what is still held and signs off. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        await self.release_many(list(self._held))
+        await workers.stop(self._db, self.worker_id)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _heartbeat_if_due(self) -> None:
+        if time.monotonic() - self._beaten >= HEARTBEAT_SECONDS:
+            await self.heartbeat()
+
+    def _forget_ended(self) -> None:
+        if len(self._held) > MOST_REMEMBERED:
+            now = time.monotonic()
+            self._held = {i: (token, ends) for i, (token, ends) in self._held.items() if ends > now}
+
+    def _lease_seconds(self, given: float | timedelta | None) -> float:
+        return checked_seconds("lease_seconds", self._config.lease_seconds if given is None else given, least=1)
+
+    def __repr__(self) -> str:
+        return f"<Consumer {self.worker_id} of {self.queue}>"

@@ -1,0 +1,95 @@
+"""Producers: messages into a queue, durable when the call returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from pgqrs.api.arguments import checked_batch, checked_priority, checked_seconds, checked_time, checked_whole
+from pgqrs.config import Config
+from pgqrs.db.driver import Driver
+from pgqrs.db.tables import messages, queues
+from pgqrs.db.tables.messages import NewMessage
+from pgqrs.errors import ConfigError, QueueNotFound
+from pgqrs.serialization import encode
+
+
+class Producer:
+    """Puts messages into one queue."""
+
+    def __init__(self, db: Driver, config: Config, *, queue: str, queue_id: int) -> None:
+        self.queue = queue
+        self._db = db
+        self._config = config
+        self._queue_id = queue_id
+
+    async def enqueue(
+        self,
+        payload: Any,
+        *,
+        delay: float | timedelta = 0,
+        run_at: datetime | None = None,
+        priority: int = 0,
+        max_attempts: int | None = None,
+    ) -> int:
+        """The new message's id. Visible at once, after `delay` seconds, or at `run_at`; higher priority first."""
+        ids = await self.enqueue_many(
+            [payload], delay=delay, run_at=run_at, priority=priority, max_attempts=max_attempts
+        )
+        return ids[0]
+
+    async def enqueue_many(
+        self,
+        payloads: Iterable[Any],
+        *,
+        delay: float | timedelta = 0,
+        run_at: datetime | None = None,
+        priority: int = 0,
+        max_attempts: int | None = None,
+    ) -> list[int]:
+        """The new ids in the order given: all of them are stored, or none."""
+        new = new_messages(
+            self._config, payloads, delay=delay, run_at=run_at, priority=priority, max_attempts=max_attempts
+        )
+        if not new:
+            return []
+        ids = await messages.enqueue(self._db, self._queue_id, new)
+        if not ids:
+            # The queue was deleted since; perhaps one of the same name has taken its place.
+            self._queue_id = (await queues.get(self._db, self.queue)).queue_id
+            ids = await messages.enqueue(self._db, self._queue_id, new)
+            if not ids:
+                raise QueueNotFound(self.queue)
+        if new[0].delay == 0:
+            self._db.hints.announce([self._queue_id])
+        return ids
+
+    def __repr__(self) -> str:
+        return f"<Producer {self.queue}>"
+
+
+def new_messages(
+    config: Config,
+    payloads: Iterable[Any],
+    *,
+    delay: float | timedelta,
+    run_at: datetime | None,
+    priority: int,
+    max_attempts: int | None,
+) -> list[NewMessage]:
+    """Everything checked and encoded, before anything is written."""
+    if run_at is not None and delay:
+        raise ConfigError("give either delay or run_at, not both")
+    seconds = checked_seconds("delay", delay)
+    at = checked_time("run_at", run_at)
+    checked_priority(priority)
+    attempts = config.max_attempts if max_attempts is None else max_attempts
+    checked_whole("max_attempts", attempts, least=1, most=2**31 - 1)
+    new = [
+        NewMessage(encode(payload, max_bytes=config.max_payload_bytes), priority, at, seconds, attempts)
+        for payload in payloads
+    ]
+    if new:
+        checked_batch("the number of messages in one call", len(new))
+    return new

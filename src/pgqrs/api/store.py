@@ -1,0 +1,99 @@
+"""The store: one database, and the queues in it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+from weakref import WeakSet
+
+from pgqrs.api.consumer import Consumer, Message
+from pgqrs.api.producer import Producer
+from pgqrs.config import Config
+from pgqrs.db import migrations
+from pgqrs.db.driver import Driver
+from pgqrs.db.tables import queues, workers
+from pgqrs.names import checked_name
+
+
+class Store:
+    """A connected database. Safe to share between tasks; close it when done."""
+
+    def __init__(self, config: Config, db: Driver) -> None:
+        self.config = config
+        self._db = db
+        self._schema_checked = False
+        self._consumers: WeakSet[Consumer] = WeakSet()
+
+    async def create_queue(self, name: str) -> None:
+        """Makes the queue; one that is there already stays as it is."""
+        await queues.create(await self.ready(), checked_name("queue", name))
+
+    async def producer(self, queue: str) -> Producer:
+        """Puts messages into the queue."""
+        db = await self.ready()
+        found = await queues.get(db, checked_name("queue", queue))
+        return Producer(db, self.config, queue=found.name, queue_id=found.queue_id)
+
+    async def consumer(self, queue: str, *, name: str | None = None, port: int = 0) -> Consumer:
+        """Takes messages out of the queue, registered as a worker under `name`."""
+        db = await self.ready()
+        found = await queues.get(db, checked_name("queue", queue))
+        name = checked_name("worker", name if name is not None else _process_name())
+        worker_id = await workers.register(
+            db, queue_id=found.queue_id, name=name, port=port, info={"pid": os.getpid()}
+        )
+        consumer = Consumer(db, self.config, queue=found.name, queue_id=found.queue_id, worker_id=worker_id)
+        self._consumers.add(consumer)
+        return consumer
+
+    async def consume(
+        self, queue: str, *, batch_size: int = 10, lease_seconds: float | timedelta | None = None
+    ) -> AsyncIterator[Message]:
+        """Messages as they come, for ever; each is yours until its lease ends, so archive it when it is done."""
+        async with await self.consumer(queue) as consumer:
+            async for message in consumer.messages(batch_size=batch_size, lease_seconds=lease_seconds):
+                yield message
+
+    async def wake(self, queue: str) -> None:
+        """Tells waiting consumers to look: for whoever enqueued in a transaction of their own."""
+        db = await self.ready()
+        db.hints.announce([(await queues.get(db, checked_name("queue", queue))).queue_id])
+
+    async def close(self) -> None:
+        """Hands back what its consumers hold and lets go of every connection. Idempotent."""
+        for consumer in list(self._consumers):
+            await consumer.close()
+        await self._db.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def ready(self) -> Driver:
+        """The database, once its schema is known to be the one this code works with."""
+        if not self._schema_checked:
+            await migrations.check(self._db)
+            self._schema_checked = True
+        return self._db
+
+    @property
+    def database(self) -> Driver:
+        """The database whatever is in it, for `admin`."""
+        return self._db
+
+    def __repr__(self) -> str:
+        return f"<Store {self.config.safe_dsn} schema={self.config.schema}>"
+
+
+def _process_name() -> str:
+    # Host names may hold what worker names may not.
+    host = "".join(c if c.isalnum() or c in "_.-" else "_" for c in socket.gethostname() if c.isascii())
+    return f"{host.lstrip('.-') or 'host'}:{os.getpid()}"

@@ -1,0 +1,7 @@
+"""The command line: `pgqrs --help`."""
+
+from __future__ import annotations
+
+from pgqrs.cli.commands import main
+
+__all__ = ["main"]

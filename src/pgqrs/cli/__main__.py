@@ -1,0 +1,5 @@
+"""`python -m pgqrs.cli` is `pgqrs`."""
+
+from pgqrs.cli.commands import main
+
+main()
