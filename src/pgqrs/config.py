@@ -58,7 +58,7 @@ class Config:
     # How long a call goes on trying when the database is away, before ConnectionFailed.
     retry_seconds: float = _setting("retry_seconds", 10.0)
     lease_seconds: float = _setting("lease_seconds", 30.0)
-    poll_interval_seconds: float = _setting("poll_interval_seconds", 2.0)
+    poll_interval_seconds: float = _setting("poll_interval_seconds", 1.0)
     pause_check_interval_seconds: float = _setting("pause_check_interval_seconds", 3600.0)
     max_attempts: int = _setting("max_attempts", 3)
     max_payload_bytes: int = _setting("max_payload_bytes", 2 * 1024 * 1024)

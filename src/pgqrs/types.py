@@ -7,6 +7,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from pgqrs.serialization import decode
+
 
 class RunStatus(StrEnum):
     PENDING = "PENDING"
@@ -73,3 +75,8 @@ class DeadLetter:
     max_attempts: int
     enqueued_at: datetime
     dead_since: datetime
+
+    @property
+    def payload(self) -> Any:
+        """What was enqueued. Raises SerializationError if the stored text cannot be read."""
+        return decode(self.payload_text)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import Subscription
 from pgqrs.db.tables import messages
 
-# Each empty look makes the next wait half as long again, up to this many intervals. One idle cycle is two queries
-# (lease, next due), so with the default of 2 s an idle worker stays below one query a second.
+# Each quiet wait makes the next half as long again, up to this many intervals: with the default of 1 s an idle
+# worker asks every two seconds, and a short lease that somebody takes meanwhile and loses is still seen in time.
 _GROWTH = 1.5
-_LONGEST = 3.0
+_LONGEST = 2.0
+# What is due but locked by another worker's open transaction must not make this one spin.
+_SHORTEST_SECONDS = 0.01
 
 
 class Idling:
@@ -22,19 +25,19 @@ class Idling:
         self._db = db
         self._queue_ids = queue_ids
         self._interval = interval
-        self._longest = interval * _LONGEST
         self._next = interval
 
-    def found_work(self) -> None:
-        self._next = self._interval
-
     async def wait(self, bell: Subscription, *, at_most: float) -> None:
-        """Returns when it is worth looking again, or after `at_most` seconds."""
-        due = await messages.next_due(self._db, self._queue_ids)
-        # Jitter, so that a thousand workers that started together do not ask together.
-        seconds = self._next * random.uniform(0.8, 1.0)  # noqa: S311 - spreads load, guards no secret
-        if due is not None and due < seconds:
-            # Not below 10 ms: what is due but locked by another worker must not make this one spin.
-            seconds = max(due, 0.01)
-        rang = await bell.wait(min(seconds, at_most))
-        self._next = self._interval if rang else min(self._next * _GROWTH, self._longest)
+        """Returns when it is worth trying to lease again, or after `at_most` seconds. One query per interval."""
+        deadline = time.monotonic() + at_most
+        while (left := deadline - time.monotonic()) > 0:
+            due = await messages.next_due(self._db, self._queue_ids)
+            # Jitter, so that a thousand workers that started together do not ask together.
+            seconds = self._next * random.uniform(1.0, 1.2)  # noqa: S311 - spreads load, guards no secret
+            if due is not None and due < seconds:
+                await bell.wait(min(max(due, _SHORTEST_SECONDS), left))
+                return
+            if await bell.wait(min(seconds, left)):
+                self._next = self._interval
+                return
+            self._next = min(self._next * _GROWTH, self._interval * _LONGEST)

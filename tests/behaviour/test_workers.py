@@ -1,0 +1,83 @@
+"""Workers: registered, alive, gone."""
+
+import pytest
+
+import pgqrs
+
+
+@pytest.fixture
+async def admin(store):
+    await store.create_queue("tasks")
+    return pgqrs.admin(store)
+
+
+async def test_a_consumer_is_registered_as_a_worker_of_its_queue(store, admin, clock):
+    await store.consumer("tasks", name="worker-1", port=8080)
+
+    [worker] = await admin.workers("tasks")
+
+    assert (worker.name, worker.port, worker.queue, worker.status) == ("worker-1", 8080, "tasks", "READY")
+    assert worker.created_at == worker.heartbeat_at == clock.now()
+    assert worker.info["pid"] > 0
+
+
+async def test_a_heartbeat_makes_the_worker_young_again(store, admin, clock):
+    consumer = await store.consumer("tasks")
+    clock.advance(60)
+    assert (await admin.workers())[0].heartbeat_age_seconds == pytest.approx(60)
+
+    await consumer.heartbeat()
+
+    assert (await admin.workers())[0].heartbeat_age_seconds == pytest.approx(0)
+
+
+async def test_dequeueing_gives_a_heartbeat_now_and_then(store, admin, clock, monkeypatch):
+    monkeypatch.setattr("pgqrs.api.consumer.HEARTBEAT_SECONDS", 0.0)
+    consumer = await store.consumer("tasks")
+    clock.advance(60)
+
+    await consumer.dequeue()
+
+    assert (await admin.workers())[0].heartbeat_age_seconds == pytest.approx(0)
+
+
+async def test_a_worker_tells_how_much_it_holds(store, admin, clock):
+    one, other = await store.consumer("tasks", name="one"), await store.consumer("tasks", name="other")
+    await (await store.producer("tasks")).enqueue_many(range(5))
+    await one.dequeue(3, lease_seconds=10)
+    await other.dequeue(2, lease_seconds=100)
+
+    assert {w.name: w.leased for w in await admin.workers("tasks")} == {"one": 3, "other": 2}
+    clock.advance(10)
+    assert {w.name: w.leased for w in await admin.workers("tasks")} == {"one": 0, "other": 2}
+
+
+async def test_a_closed_consumer_is_a_stopped_worker(store, admin, clock):
+    consumer = await store.consumer("tasks")
+    clock.advance(5)
+    await consumer.close()
+
+    [worker] = await admin.workers("tasks")
+
+    assert worker.status == pgqrs.WorkerStatus.STOPPED
+    assert worker.stopped_at == clock.now()
+
+
+async def test_workers_are_told_apart_by_queue(store, admin):
+    await store.create_queue("other")
+    await store.consumer("tasks", name="a")
+    await store.consumer("other", name="b")
+
+    assert [w.name for w in await admin.workers("other")] == ["b"]
+    assert [w.name for w in await admin.workers()] == ["a", "b"]
+
+
+async def test_a_worker_declared_stopped_that_is_still_there_is_warned_of(store, admin, caplog):
+    consumer = await store.consumer("tasks")
+    from pgqrs.db.tables import workers
+
+    await workers.stop(store.database, consumer.worker_id)
+    await consumer.heartbeat()
+
+    assert "declared stopped" in caplog.text
+    assert (await admin.workers())[0].status == "STOPPED"

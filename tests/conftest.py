@@ -1,0 +1,107 @@
+"""One suite for every backend: a fresh file or schema per test, a hand-set clock, a real PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+import pgqrs
+from pgqrs.api.store import Store
+from rig import pgbouncer, postgres
+from rig.invariants import check_invariants
+
+BACKENDS = ("sqlite", "postgres", "turso")
+DSN = "PGQRS_TEST_POSTGRES_DSN"
+_running = pytest.StashKey[ExitStack]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The controller starts what the workers share; they find it in their environment."""
+    if hasattr(config, "workerinput"):
+        return
+    stack = config.stash[_running] = ExitStack()
+    try:
+        dsn = stack.enter_context(postgres.provide())
+        if os.environ.get("PGQRS_TEST_PGBOUNCER"):
+            dsn = stack.enter_context(pgbouncer.start(dsn))
+        os.environ[DSN] = dsn
+    except postgres.ServerFailed as error:
+        # On a developer's machine the other backends can still be tested; CI must not be green without this one.
+        if os.environ.get("CI"):
+            raise
+        os.environ["PGQRS_TEST_POSTGRES_MISSING"] = str(error)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _running in config.stash:
+        config.stash[_running].close()
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    if request.param == "turso" and request.node.get_closest_marker("several_processes"):
+        pytest.skip("Turso allows one process at a time")
+    if request.param == "postgres" and DSN not in os.environ:
+        pytest.skip(os.environ["PGQRS_TEST_POSTGRES_MISSING"])
+    return str(request.param)
+
+
+@pytest.fixture
+def clock() -> pgqrs.ManualClock:
+    return pgqrs.ManualClock()
+
+
+@pytest.fixture
+def config(backend: str, tmp_path: Path) -> pgqrs.Config:
+    """A database that nobody has used."""
+    if backend == "postgres":
+        return pgqrs.Config(os.environ[DSN], schema=f"t_{secrets.token_hex(8)}", pool_size=4)
+    return pgqrs.Config(f"{backend}:///{tmp_path / 'app.db'}")
+
+
+Connect = Callable[..., Awaitable[Store]]
+
+
+@pytest.fixture
+async def connect(config: pgqrs.Config, clock: pgqrs.ManualClock) -> AsyncIterator[Connect]:
+    """Opens stores on the test's database; after the test they are closed, and the invariants checked."""
+    stores: list[Store] = []
+
+    async def open_one(*, install: bool = True, clock: pgqrs.Clock = clock) -> Store:
+        store = await pgqrs.connect_with(config, install=install, clock=clock)
+        stores.append(store)
+        return store
+
+    yield open_one
+    for store in stores:
+        await store.close()
+    await check_invariants(config)
+    if config.backend == "postgres":
+        await drop_schema(config)
+
+
+@pytest.fixture
+async def store(connect: Connect) -> Store:
+    """A store with the hand-set clock."""
+    return await connect()
+
+
+@pytest.fixture
+async def live_store(connect: Connect) -> Store:
+    """A store on the database's own clock."""
+    return await connect(clock=pgqrs.DatabaseClock())
+
+
+async def drop_schema(config: pgqrs.Config) -> None:
+    import asyncpg
+
+    connection = await asyncpg.connect(config.dsn, statement_cache_size=0)
+    try:
+        await connection.execute(f'drop schema if exists "{config.schema}" cascade')
+    finally:
+        await connection.close()
