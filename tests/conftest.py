@@ -42,10 +42,18 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         config.stash[_running].close()
 
 
-@pytest.fixture(params=BACKENDS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "backend" in metafunc.fixturenames:
+        chosen = set(BACKENDS)
+        if marker := metafunc.definition.get_closest_marker("backends"):
+            chosen &= set(marker.args)
+        if metafunc.definition.get_closest_marker("several_processes"):
+            chosen.discard("turso")
+        metafunc.parametrize("backend", [b for b in BACKENDS if b in chosen], indirect=True)
+
+
+@pytest.fixture
 def backend(request: pytest.FixtureRequest) -> str:
-    if request.param == "turso" and request.node.get_closest_marker("several_processes"):
-        pytest.skip("Turso allows one process at a time")
     if request.param == "postgres" and DSN not in os.environ:
         pytest.skip(os.environ["PGQRS_TEST_POSTGRES_MISSING"])
     return str(request.param)

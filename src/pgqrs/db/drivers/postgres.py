@@ -50,6 +50,8 @@ _REFUSED = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.ReadOnlySQLTransactionError,
+    # A connection that was ended while it lay idle: asyncpg notices before it sends anything.
+    asyncpg.InternalClientError,
 )
 # The connection broke: what was sent last may have been carried out.
 _BROKEN = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError, TimeoutError)
@@ -214,7 +216,12 @@ class PostgresDriver:
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
         async with self._pool.acquire(timeout=self._config.command_timeout_seconds) as connection:
-            yield connection
+            try:
+                yield connection
+            except _REFUSED:
+                # Not back into the pool: the next try shall reach a server that is there, and may write.
+                connection.terminate()
+                raise
 
     @asynccontextmanager
     async def _transaction(self, connection: Any) -> AsyncIterator[None]:

@@ -36,10 +36,11 @@ levels (queue_id, priority) as (
 
 -- name: pick_messages
 -- The heads of the ranges, in order: by priority, then by how long they have been visible. Nothing is sorted:
--- the order by inside the recursion makes SQLite take the highest priority next, across all queues.
+-- the order by inside the recursion makes SQLite take the highest priority next, across all queues. (The limit is
+-- there because SQLite 3.40 forgets an order by without one.)
 with recursive
 {include _levels}
-    order by 2 desc
+    order by 2 desc limit 1000000
 )
 select m.message_id
 from levels

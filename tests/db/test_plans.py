@@ -1,0 +1,109 @@
+"""Plans: the hot statements read index ranges, on tables that nobody has analysed, and sort nothing."""
+
+import json
+
+import pytest
+
+from pgqrs.api.store import Store
+from pgqrs.db.queries import Query
+from pgqrs.db.tables import messages, queues
+
+FENCES = [(1, 1), (2, 1)]
+HOT = {
+    "lease_messages": {"queue_ids": [1], "batch": 10, "lease_seconds": 30.0, "worker_id": 1},
+    "pick_messages": {"queue_ids": [1], "batch": 10},
+    "take_messages": {"ids": [1, 2], "lease_seconds": 30.0, "worker_id": 1},
+    "next_due": {"queue_ids": [1]},
+    "find_leases": {"queue_ids": [1], "worker_id": 1},
+    "archive_messages": {"given": FENCES},
+    "copy_to_archive": {"given": FENCES},
+    "remove_messages": {"ids": [1, 2]},
+    "find_archived": {"given": FENCES},
+    "find_released": {"given": FENCES},
+    "find_messages": {"ids": [1]},
+    "delete_messages": {"given": FENCES},
+    "extend_leases": {"given": FENCES, "seconds": 30.0},
+    "release_messages": {"given": FENCES, "delay": 0.0, "give_back": 1},
+}
+POSTGRES_ONLY = {"lease_messages", "archive_messages"}
+SQLITE_ONLY = {"pick_messages", "take_messages", "copy_to_archive", "remove_messages"}
+
+
+async def explained(store: Store, name: str) -> list[str]:
+    """The plan's nodes as one line each."""
+    query, params = messages._SQL[name], HOT[name]
+    db = store.database
+    if db.dialect.is_postgres:
+        # What a pinned connection plans, for the statement as it is sent.
+        text = query.postgres_text or query.text
+        rows = await db.fetch(Query("explain", f"explain (format json) {text}"), **params)
+        return list(_nodes(json.loads(rows[0][0])[0]["Plan"]))
+    rows = await db.fetch(Query("explain", f"explain query plan {query.text}"), **params)
+    return [row[3] for row in rows]
+
+
+def _nodes(plan):
+    yield " ".join(str(plan[key]) for key in ("Node Type", "Relation Name", "Index Name") if key in plan)
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child)
+
+
+@pytest.fixture
+async def filled(store):
+    """20,000 messages that the planner has never heard of."""
+    await store.create_queue("tasks")
+    producer = await store.producer("tasks")
+    for _ in range(2):
+        await producer.enqueue_many(range(5_000), priority=0)
+        await producer.enqueue_many(range(5_000), priority=3, delay=3600)
+    return store
+
+
+async def test_no_hot_statement_walks_a_table_or_sorts_a_backlog(filled):
+    postgres = filled.database.dialect.is_postgres
+    for name in HOT.keys() - (SQLITE_ONLY if postgres else POSTGRES_ONLY):
+        nodes = await explained(filled, name)
+        walked = [
+            node
+            for node in nodes
+            if ("Seq Scan" in node and "pgqrs_messages" in node)
+            or ("Sort" in node)
+            or ("SCAN" in node and "pgqrs_messages" in node)
+            or (node.startswith(("SCAN m", "SCAN a")) and "INDEX" not in node)
+            or ("TEMP B-TREE FOR ORDER BY" in node)
+        ]
+
+        assert not walked, f"{name}: {nodes}"
+
+
+async def test_a_lease_reads_the_ready_index(filled):
+    postgres = filled.database.dialect.is_postgres
+    nodes = await explained(filled, "lease_messages" if postgres else "pick_messages")
+
+    assert any("pgqrs_messages_ready" in node for node in nodes), nodes
+
+
+async def test_a_lease_takes_the_head_although_higher_priorities_wait_for_their_time(filled):
+    queue = await queues.get(filled.database, "tasks")
+
+    leases = await messages.lease(
+        filled.database, [queue.queue_id], worker_id=1, batch=10, lease_seconds=30.0
+    )
+
+    assert [lease.message_id for lease in leases] == list(range(1, 11))
+
+
+async def test_a_lease_over_several_queues_goes_by_priority_across_them(store):
+    ids = []
+    for name in ("a", "b", "c"):
+        await store.create_queue(name)
+        ids.append((await queues.get(store.database, name)).queue_id)
+    for name, priorities in (("a", (1, 5)), ("b", (9, 0)), ("c", (5, 7))):
+        for priority in priorities:
+            await (await store.producer(name)).enqueue(f"{name}{priority}", priority=priority)
+
+    leases = await messages.lease(store.database, ids, worker_id=1, batch=4, lease_seconds=30.0)
+    rest = await messages.lease(store.database, ids, worker_id=1, batch=4, lease_seconds=30.0)
+
+    assert [lease.priority for lease in leases] == [9, 7, 5, 5]
+    assert [lease.priority for lease in rest] == [1, 0]

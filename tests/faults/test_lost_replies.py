@@ -1,0 +1,187 @@
+"""PostgreSQL: the statement was carried out, its reply was lost; nothing is done twice and nothing idles."""
+
+import asyncio
+
+import pytest
+
+import pgqrs
+from pgqrs.db.drivers import postgres
+
+
+pytestmark = pytest.mark.backends("postgres")
+
+
+@pytest.fixture
+async def producer(store):
+    await store.create_queue("tasks")
+    return await store.producer("tasks")
+
+
+@pytest.fixture
+async def consumer(store, producer):
+    return await store.consumer("tasks")
+
+
+@pytest.fixture
+def lose_reply(monkeypatch):
+    """Arms one loss: the named statement is carried out, and then the connection breaks."""
+    armed: list[str] = []
+    fetch = postgres.Session.fetch
+
+    async def losing(self, query, **params):
+        rows = await fetch(self, query, **params)
+        if query.name in armed:
+            armed.remove(query.name)
+            raise ConnectionResetError("the reply was lost")
+        return rows
+
+    monkeypatch.setattr(postgres.Session, "fetch", losing)
+    return armed.append
+
+
+async def test_a_lease_whose_reply_was_lost_is_found_again(producer, consumer, lose_reply):
+    await producer.enqueue_many(range(3))
+    [first] = await consumer.dequeue()
+
+    lose_reply("lease_messages")
+    messages = await consumer.dequeue(2)
+
+    assert [(m.payload, m.attempts) for m in messages] == [(1, 1), (2, 1)]
+    assert await consumer.archive_many([first, *messages]) == [first.id, *(m.id for m in messages)]
+
+
+async def test_a_lost_lease_of_the_last_attempt_is_found_too(producer, consumer, lose_reply):
+    await producer.enqueue("x", max_attempts=1)
+
+    lose_reply("lease_messages")
+
+    assert [m.payload for m in await consumer.dequeue()] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "statement"),
+    [
+        ("archive", "archive_messages"),
+        ("delete", "delete_messages"),
+        ("release", "release_messages"),
+    ],
+)
+async def test_a_settlement_whose_reply_was_lost_has_happened_once(
+    store, producer, consumer, lose_reply, verb, statement
+):
+    await producer.enqueue("x")
+    [message] = await consumer.dequeue()
+
+    lose_reply(statement)
+    await getattr(message, verb)()
+
+    with pytest.raises(pgqrs.LeaseLost):
+        await message.archive()
+    metrics = await pgqrs.admin(store).queue_metrics("tasks")
+    assert (metrics.archived, metrics.ready) == {"archive": (1, 0), "delete": (0, 0), "release": (0, 1)}[verb]
+
+
+async def test_an_extension_whose_reply_was_lost_holds(producer, consumer, clock, lose_reply):
+    await producer.enqueue("x")
+    [message] = await consumer.dequeue(lease_seconds=10)
+
+    lose_reply("extend_leases")
+    await message.extend(100)
+
+    clock.advance(99)
+    assert await consumer.dequeue() == []
+
+
+async def test_a_stale_archive_whose_reply_was_lost_is_still_stale(store, producer, consumer, clock, lose_reply):
+    await producer.enqueue("x")
+    [stale] = await consumer.dequeue(lease_seconds=10)
+    clock.advance(10)
+    other = await store.consumer("tasks")
+    [held] = await other.dequeue()
+
+    lose_reply("archive_messages")
+    with pytest.raises(pgqrs.LeaseLost):
+        await stale.archive()
+    await held.archive()
+
+
+async def test_an_enqueue_whose_reply_was_lost_is_reported_as_unknown_and_not_repeated(store, producer, lose_reply):
+    lose_reply("enqueue_messages")
+
+    with pytest.raises(pgqrs.ConnectionFailed, match="may or may not") as caught:
+        await producer.enqueue("x")
+
+    assert caught.value.ambiguous
+    assert (await pgqrs.admin(store).queue_metrics("tasks")).ready == 1
+
+
+async def test_killed_backends_are_replaced_without_the_caller_noticing(store, producer, consumer):
+    import asyncpg
+
+    admin = await asyncpg.connect(store.config.dsn)
+    for n in range(5):
+        await producer.enqueue(n)
+        await admin.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where application_name = 'pgqrs' and state = 'idle' and pid <> pg_backend_pid()"
+            " and query like '%' || $1 || '%'",
+            store.config.schema,
+        )
+        [message] = await consumer.dequeue()
+        assert message.payload == n
+        await message.archive()
+    await admin.close()
+
+
+async def test_a_listener_whose_connection_is_killed_listens_again(connect):
+    import asyncpg
+
+    store = await connect(clock=pgqrs.DatabaseClock())
+    await store.create_queue("tasks")
+    consumer, producer = await store.consumer("tasks"), await store.producer("tasks")
+    waiting = asyncio.create_task(consumer.dequeue(wait_seconds=60))
+    admin = await asyncpg.connect(store.config.dsn)
+    listening = f"""select pid from pg_stat_activity where application_name = 'pgqrs listen'
+        and query like '%pgqrs_{store.config.schema}%'"""
+    while not (pids := await admin.fetch(listening)):
+        await asyncio.sleep(0.01)
+
+    await admin.execute("select pg_terminate_backend($1)", pids[0][0])
+    async with asyncio.timeout(10):
+        while not (again := await admin.fetch(listening)) or again[0] == pids[0]:
+            await asyncio.sleep(0.01)
+    await producer.enqueue("x")
+
+    assert [m.payload for m in await asyncio.wait_for(waiting, 5)] == ["x"]
+    await admin.close()
+
+
+async def test_a_deadlock_is_tried_again(store, monkeypatch):
+    import asyncpg
+
+    calls = []
+    fetch = postgres.Session.fetch
+
+    async def deadlocking(self, query, **params):
+        calls.append(query.name)
+        if len(calls) == 1:
+            raise asyncpg.DeadlockDetectedError("deadlock detected")
+        return await fetch(self, query, **params)
+
+    monkeypatch.setattr(postgres.Session, "fetch", deadlocking)
+    await store.create_queue("tasks")
+
+    assert "tasks" in await pgqrs.admin(store).queues()
+
+
+async def test_a_database_that_stays_away_is_reported_within_the_time_given(monkeypatch, config, connect):
+    store = await connect()
+    await store.create_queue("tasks")
+    object.__setattr__(store.database._config, "retry_seconds", 0.3)
+
+    async def broken(self, query, **params):
+        raise ConnectionRefusedError("nobody there")
+
+    with monkeypatch.context() as patch, pytest.raises(pgqrs.ConnectionFailed, match="nobody there"):
+        patch.setattr(postgres.Session, "fetch", broken)
+        await pgqrs.admin(store).queues()
