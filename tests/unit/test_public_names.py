@@ -1,0 +1,26 @@
+"""The public API is what this list says; a change of it is a decision, not an accident."""
+
+import pgqrs
+
+NAMES = """
+Admin AlreadyCompleted Clock Config ConfigError ConnectionFailed Consumer DatabaseClock DeadLetter ExecutionFailed
+IdempotencyConflict InvalidTransition LeaseLost ManualClock Message NoActiveWorker NonDeterminism NotFound PauseError
+PayloadTooLarge PermanentError PgqrsError Producer QueueMetrics QueueNotFound RunCancelled RunNotFound RunStatus
+SchemaMismatch SchemaNotInstalled SerializationError StepStatus Store TransientError WaitTimeout WorkerInfo
+WorkerStatus WorkflowNotFound __version__ admin connect connect_with using
+"""
+
+
+def test_the_public_names_are_these_and_no_others():
+    assert sorted(pgqrs.__all__) == sorted(NAMES.split())
+
+
+def test_every_public_name_is_there():
+    assert all(hasattr(pgqrs, name) for name in pgqrs.__all__)
+
+
+def test_every_error_is_a_pgqrs_error():
+    errors = [value for value in vars(pgqrs).values() if isinstance(value, type) and issubclass(value, Exception)]
+
+    assert len(errors) > 20
+    assert all(issubclass(error, pgqrs.PgqrsError) for error in errors)
