@@ -125,9 +125,7 @@ async def test_twelve_processes_install_at_once(config, connect):
     )
     environment = {**os.environ, "DSN": config.dsn, "SCHEMA": config.schema}
     processes = [
-        await asyncio.create_subprocess_exec(
-            sys.executable, "-c", code, env=environment, stderr=subprocess.PIPE
-        )
+        await asyncio.create_subprocess_exec(sys.executable, "-c", code, env=environment, stderr=subprocess.PIPE)
         for _ in range(12)
     ]
     results = await asyncio.gather(*(process.communicate() for process in processes))

@@ -86,9 +86,7 @@ async def test_a_lease_reads_the_ready_index(filled):
 async def test_a_lease_takes_the_head_although_higher_priorities_wait_for_their_time(filled):
     queue = await queues.get(filled.database, "tasks")
 
-    leases = await messages.lease(
-        filled.database, [queue.queue_id], worker_id=1, batch=10, lease_seconds=30.0
-    )
+    leases = await messages.lease(filled.database, [queue.queue_id], worker_id=1, batch=10, lease_seconds=30.0)
 
     assert [lease.message_id for lease in leases] == list(range(1, 11))
 

@@ -31,9 +31,7 @@ async def count(db) -> int:
     return (await db.fetch(COUNT))[0][0]
 
 
-@pytest.mark.parametrize(
-    ("pragma", "value"), [("journal_mode", "wal"), ("synchronous", 2), ("foreign_keys", 1)]
-)
+@pytest.mark.parametrize(("pragma", "value"), [("journal_mode", "wal"), ("synchronous", 2), ("foreign_keys", 1)])
 async def test_every_connection_is_durable_and_strict(db, pragma, value):
     for kind in (Kind.UNIT, Kind.READ):
         rows = await db.perform(

@@ -25,9 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
-READY_SECONDS = (
-    60.0  # initdb and the first start took 0.6 to 1 s on two cores; the rest is for a loaded CI machine
-)
+READY_SECONDS = 60.0  # initdb and the first start took 0.6 to 1 s on two cores; the rest is for a loaded CI machine
 FAREWELL_SECONDS = 5.0  # per signal, before the next and ruder one
 GLANCE_SECONDS = 0.5  # how often the leash looks whether its owner is still there
 

@@ -33,7 +33,9 @@ def test_the_texts_that_postgresql_has_for_itself_are_known():
 
 def test_sql_lives_in_sql_files():
     """No statement in a Python file, but for the few that have no values and no table: pragmas, begin, commit."""
-    verbs = re.compile(r"\b(select .+ from|insert into|update \w+ set|delete from|create table|drop )\b", re.IGNORECASE)
+    verbs = re.compile(
+        r"\b(select .+ from|insert into|update \w+ set|delete from|create table|drop )\b", re.IGNORECASE
+    )
     offenders = [
         f"{file.relative_to(SOURCE)}: {node.value[:60]!r}"
         for file in SOURCE.rglob("*.py")

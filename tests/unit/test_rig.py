@@ -37,9 +37,7 @@ needs_own_files = pytest.mark.skipif(
     AS_ROOT and not may_make_user_namespaces(),
     reason="root may not make a user namespace here, so the server cannot enter folders that only root may",
 )
-needs_pidfd = pytest.mark.skipif(
-    not hasattr(os, "pidfd_open"), reason="waits for a process of another parent"
-)
+needs_pidfd = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for a process of another parent")
 
 
 @pytest.fixture(scope="module")
