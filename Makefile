@@ -16,7 +16,7 @@ MAKE_VENV = $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --
 INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt
 endif
 
-.PHONY: help setup demo check test bench soak clean
+.PHONY: help setup demo check test bench soak pgbouncer clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -51,8 +51,11 @@ test: $(VENV)/.dev ## the whole suite on SQLite, PostgreSQL (started here) and T
 bench: $(VENV)/.dev ## benchmarks; WHAT=archiving runs one
 	$(BIN)/python -m benchmarks $(WHAT)
 
-soak: $(VENV)/.dev ## long checks: 1 M rows, 10,000 messages by 8 processes, 100,000 generated values
-	PGQRS_SOAK=1 $(BIN)/python -m pytest -n 0 -m soak $(ARGS)
+soak: $(VENV)/.dev ## long checks: 10,000 messages by 8 processes, 100,000 values per backend, 20 x 12 installations
+	PGQRS_SOAK=1 $(BIN)/python -m pytest -n 0 tests/behaviour/test_processes.py tests/properties tests/db/test_migrations.py $(ARGS)
+
+pgbouncer: $(VENV)/.dev ## the behaviour suite on PostgreSQL behind a PgBouncer in transaction mode
+	PGQRS_TEST_PGBOUNCER=1 $(BIN)/python -m pytest -n $(JOBS) tests/behaviour -k postgres $(ARGS)
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

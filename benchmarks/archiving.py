@@ -69,9 +69,7 @@ async def main() -> None:
     base = statistics.median(rates["update"])
     for way, values in rates.items():
         rate = statistics.median(values)
-        print(
-            f"{way:<7} {rate:>8,.0f} messages/s leased and finished ({rate / base:.2f}x), hot table {sizes[way]:.0f} MB"
-        )
+        print(f"{way:<7} {rate:>8,.0f} messages/s ({rate / base:.2f}x), hot table {sizes[way]:.0f} MB")
 
 
 async def drain(connection: asyncpg.Connection, lease: str, finish: str) -> float:

@@ -5,6 +5,7 @@ from pgqrs.api.connect import connect, connect_with
 from pgqrs.api.consumer import Consumer, Message
 from pgqrs.api.producer import Producer
 from pgqrs.api.store import Store
+from pgqrs.api.using import using
 from pgqrs.clock import Clock, DatabaseClock, ManualClock
 from pgqrs.config import Config
 from pgqrs.errors import (
@@ -79,4 +80,5 @@ __all__ = [
     "admin",
     "connect",
     "connect_with",
+    "using",
 ]

@@ -8,9 +8,9 @@ import time
 from collections import Counter
 
 import pytest
-from rig import programs
 
 import pgqrs
+from rig import programs
 
 pytestmark = pytest.mark.several_processes
 

@@ -21,7 +21,7 @@ async def waiting(consumer, **options):
     options = {"wait_seconds": 60, **options}
     task: asyncio.Task | None = None
 
-    with faults.injected(faults.at("after", "messages.next_due", lambda: looked.set())):
+    with faults.injected(faults.at("after", "messages.next_due", looked.set)):
         task = asyncio.create_task(consumer.dequeue(10, **options))
         await asyncio.wait_for(looked.wait(), 10)
     return task

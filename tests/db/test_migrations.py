@@ -3,8 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from pgqrs.db import migrations
 from pgqrs.db.dialect import Dialect
 from pgqrs.db.drivers import open_driver
 from pgqrs.db.queries import Query
+from rig import programs
 
 GOLDEN = Path(__file__).parent / "schema_0001.txt"
 
@@ -116,21 +115,17 @@ async def test_verify_names_what_is_missing(store, damage, lack):
 
 
 @pytest.mark.several_processes
-async def test_twelve_processes_install_at_once(config, connect):
-    code = "import asyncio, os, pgqrs\n" + (
-        "async def main():\n"
-        "    async with pgqrs.connect(os.environ['DSN'], schema=os.environ['SCHEMA'], install=True) as store:\n"
-        "        await pgqrs.admin(store).verify()\n"
-        "asyncio.run(main())\n"
-    )
-    environment = {**os.environ, "DSN": config.dsn, "SCHEMA": config.schema}
-    processes = [
-        await asyncio.create_subprocess_exec(sys.executable, "-c", code, env=environment, stderr=subprocess.PIPE)
-        for _ in range(12)
-    ]
-    results = await asyncio.gather(*(process.communicate() for process in processes))
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("attempt", range(20 if os.environ.get("PGQRS_SOAK") else 1))
+async def test_twelve_processes_install_at_once(config, connect, attempt):
+    processes = [programs.start("install", config) for _ in range(12)]
 
-    assert [p.returncode for p in processes] == [0] * 12, [err.decode() for _, err in results if err]
+    codes = await asyncio.gather(*(asyncio.to_thread(process.wait) for process in processes))
+
+    for process in processes:
+        process.stdout.close()
+        process.stdin.close()
+    assert codes == [0] * 12
 
 
 @pytest.mark.several_processes

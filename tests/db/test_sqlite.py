@@ -5,6 +5,7 @@ import os
 import sqlite3
 import stat
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -156,7 +157,7 @@ async def test_two_event_loops_may_share_one_store(db):
 
 
 async def test_a_new_file_belongs_to_its_owner_alone(db):
-    assert stat.S_IMODE(os.stat(db.path).st_mode) == 0o600
+    assert stat.S_IMODE(Path(db.path).stat().st_mode) == 0o600
 
 
 async def test_a_closed_store_says_so(db):
@@ -196,7 +197,7 @@ async def test_a_forked_child_is_told_to_connect_again(db):
 
 
 async def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(pgqrs.ConnectionFailed, match="nowhere.*does not exist"):
+    with pytest.raises(pgqrs.ConnectionFailed, match=r"nowhere.*does not exist"):
         await pgqrs.connect(f"sqlite:///{tmp_path / 'nowhere' / 'app.db'}")
 
 

@@ -7,7 +7,6 @@ import pytest
 import pgqrs
 from pgqrs.db.drivers import postgres
 
-
 pytestmark = pytest.mark.backends("postgres")
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 
-def same(a, b):  # noqa: PLR0911 - one return for each kind
+def same(a, b):
     """Equal in value and type, all the way down, with what == overlooks: signs of zero, zones, folds, digits."""
     if type(a) is not type(b):
         return False

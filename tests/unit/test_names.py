@@ -20,7 +20,7 @@ def test_ordinary_names_are_allowed(name):
 
 @pytest.mark.parametrize("name", BAD, ids=lambda name: repr(name)[:30])
 def test_other_names_are_refused_with_what_is_allowed(name):
-    with pytest.raises(pgqrs.ConfigError, match="queue name .* is not allowed; use") as caught:
+    with pytest.raises(pgqrs.ConfigError, match=r"queue name .* is not allowed; use") as caught:
         checked_name("queue", name)
 
     assert len(str(caught.value)) < 300

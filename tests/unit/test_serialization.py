@@ -19,7 +19,7 @@ import attrs
 import msgspec
 import pydantic
 import pytest
-from asyncpg.pgproto.pgproto import UUID as RowUUID
+from asyncpg.pgproto import pgproto
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -230,8 +230,8 @@ TAGS = [
 def test_a_uuid_from_a_database_row_is_stored_as_the_plain_uuid_it_equals():
     plain = UUID("12345678-1234-5678-1234-567812345678")
 
-    assert decode(encode({"id": RowUUID(str(plain))})) == {"id": plain}
-    assert type(decode(encode(RowUUID(str(plain))))) is UUID
+    assert decode(encode({"id": pgproto.UUID(str(plain))})) == {"id": plain}
+    assert type(decode(encode(pgproto.UUID(str(plain))))) is UUID
 
 
 @settings(deadline=None)  # the first zone takes long to load

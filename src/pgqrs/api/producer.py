@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from pgqrs.api.arguments import checked_batch, checked_priority, checked_seconds, checked_time, checked_whole
 from pgqrs.config import Config
@@ -13,6 +13,15 @@ from pgqrs.db.tables import messages, queues
 from pgqrs.db.tables.messages import NewMessage
 from pgqrs.errors import ConfigError, QueueNotFound
 from pgqrs.serialization import encode
+
+
+class EnqueueOptions(TypedDict, total=False):
+    """How a message is enqueued; higher priority comes first."""
+
+    delay: float | timedelta
+    run_at: datetime | None
+    priority: int
+    max_attempts: int | None
 
 
 class Producer:
@@ -24,34 +33,13 @@ class Producer:
         self._config = config
         self._queue_id = queue_id
 
-    async def enqueue(
-        self,
-        payload: Any,
-        *,
-        delay: float | timedelta = 0,
-        run_at: datetime | None = None,
-        priority: int = 0,
-        max_attempts: int | None = None,
-    ) -> int:
-        """The new message's id. Visible at once, after `delay` seconds, or at `run_at`; higher priority first."""
-        ids = await self.enqueue_many(
-            [payload], delay=delay, run_at=run_at, priority=priority, max_attempts=max_attempts
-        )
-        return ids[0]
+    async def enqueue(self, payload: Any, **options: Unpack[EnqueueOptions]) -> int:
+        """The new message's id. Visible at once, `delay` seconds from now, or at `run_at`."""
+        return (await self.enqueue_many([payload], **options))[0]
 
-    async def enqueue_many(
-        self,
-        payloads: Iterable[Any],
-        *,
-        delay: float | timedelta = 0,
-        run_at: datetime | None = None,
-        priority: int = 0,
-        max_attempts: int | None = None,
-    ) -> list[int]:
+    async def enqueue_many(self, payloads: Iterable[Any], **options: Unpack[EnqueueOptions]) -> list[int]:
         """The new ids in the order given: all of them are stored, or none."""
-        new = new_messages(
-            self._config, payloads, delay=delay, run_at=run_at, priority=priority, max_attempts=max_attempts
-        )
+        new = new_messages(self._config, payloads, **options)
         if not new:
             return []
         ids = await messages.enqueue(self._db, self._queue_id, new)
@@ -61,8 +49,7 @@ class Producer:
             ids = await messages.enqueue(self._db, self._queue_id, new)
             if not ids:
                 raise QueueNotFound(self.queue)
-        if new[0].delay == 0:
-            self._db.hints.announce([self._queue_id])
+        self._db.hints.announce([self._queue_id])
         return ids
 
     def __repr__(self) -> str:
@@ -73,10 +60,10 @@ def new_messages(
     config: Config,
     payloads: Iterable[Any],
     *,
-    delay: float | timedelta,
-    run_at: datetime | None,
-    priority: int,
-    max_attempts: int | None,
+    delay: float | timedelta = 0,
+    run_at: datetime | None = None,
+    priority: int = 0,
+    max_attempts: int | None = None,
 ) -> list[NewMessage]:
     """Everything checked and encoded, before anything is written."""
     if run_at is not None and delay:

@@ -49,6 +49,11 @@ class Parameter:
     name: str
     column: int | None = None
 
+    @property
+    def key(self) -> str:
+        """What it is called where placeholders have names."""
+        return self.name if self.column is None else f"{self.name}_{self.column}"
+
 
 @dataclass(frozen=True, slots=True)
 class Statement:
@@ -118,14 +123,13 @@ def compile_statement(name: str, text: str, dialect: Dialect, style: ParamStyle)
         else:
             parameters.append(parameter)
             number = len(parameters)
-        key = parameter.name if column is None else f"{parameter.name}_{column}"
         match style:
             case "numbered":
                 return f"${number}"
             case "named":
-                return f":{key}"
+                return f":{parameter.key}"
             case "pyformat":
-                return f"%({key})s"
+                return f"%({parameter.key})s"
             case "format":
                 return "%s"
             case "qmark":
@@ -165,8 +169,22 @@ def _json_item(item: Any) -> Any:
     return to_sqlite(item)
 
 
-def from_sqlite_time(value: int | None) -> datetime | None:
+def with_times(columns: Sequence[str], rows: list[Any]) -> list[Any]:
+    """Rows of SQLite or Turso with the times in them decoded."""
+    times = {i for i, column in enumerate(columns) if is_time(column)}
+    if not times:
+        return rows
+    return [tuple(_from_sqlite_time(v) if i in times else v for i, v in enumerate(row)) for row in rows]
+
+
+def _from_sqlite_time(value: int | None) -> datetime | None:
     return None if value is None else _EPOCH + value * _MICROSECOND
+
+
+def changed_rows(tag: str) -> int:
+    """How many rows a PostgreSQL command tag speaks of (`UPDATE 3`); 0 where it speaks of none (`BEGIN`)."""
+    count = tag.rpartition(" ")[2]
+    return int(count) if count.isdigit() else 0
 
 
 def is_time(column: str) -> bool:

@@ -20,7 +20,7 @@ from pgqrs.db.dialect import Dialect
 from pgqrs.db.driver import Owner
 from pgqrs.db.drivers.postgres_hints import Listener, Notifier
 from pgqrs.db.hints import Hints
-from pgqrs.db.queries import Query
+from pgqrs.db.queries import Query, changed_rows
 from pgqrs.errors import ConnectionFailed, PgqrsError
 from pgqrs.retry import Backoff
 
@@ -74,8 +74,7 @@ class Session:
     async def execute(self, query: Query, **params: Any) -> int:
         sql, arguments = self._bound(query, params)
         tag: str = await self.connection.execute(sql, *arguments)
-        count = tag.rpartition(" ")[2]
-        return int(count) if count.isdigit() else 0
+        return changed_rows(tag)
 
     async def perform(self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool) -> T:
         del kind, idempotent

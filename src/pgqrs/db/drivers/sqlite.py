@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 from weakref import WeakValueDictionary
@@ -23,7 +23,7 @@ from pgqrs.db.dialect import Dialect
 from pgqrs.db.driver import Owner
 from pgqrs.db.drivers.sqlite_watch import DataVersionWatcher
 from pgqrs.db.hints import Hints
-from pgqrs.db.queries import Query, from_sqlite_time, is_time, to_sqlite
+from pgqrs.db.queries import Query, to_sqlite, with_times
 from pgqrs.errors import ConnectionFailed, PgqrsError
 
 T = TypeVar("T")
@@ -69,15 +69,10 @@ class Session:
     clock: Clock
     dialect: Dialect = DIALECT
     retried: bool = False
-    _time_columns: dict[Query, tuple[int, ...]] = field(default_factory=dict)
 
     async def fetch(self, query: Query, **params: Any) -> list[Row]:
         cursor = self._run(query, params)
-        rows: list[Row] = cursor.fetchall()
-        times = self._times(query, cursor)
-        if not times:
-            return rows
-        return [tuple(from_sqlite_time(v) if i in times else v for i, v in enumerate(row)) for row in rows]
+        return with_times([column[0] for column in cursor.description or ()], cursor.fetchall())
 
     async def execute(self, query: Query, **params: Any) -> int:
         return max(0, int(self._run(query, params).rowcount))
@@ -94,14 +89,6 @@ class Session:
         bound["now"] = to_sqlite(self.clock.now())
         # Turso refuses names that the statement does not have.
         return self.connection.execute(statement.sql, {p.name: bound[p.name] for p in statement.parameters})
-
-    def _times(self, query: Query, cursor: Any) -> tuple[int, ...]:
-        times = self._time_columns.get(query)
-        if times is None:
-            names = [column[0] for column in cursor.description or ()]
-            times = tuple(i for i, name in enumerate(names) if is_time(name))
-            self._time_columns[query] = times
-        return times
 
 
 class SQLiteDriver:

@@ -55,7 +55,7 @@ set visible_after = {after :lease_seconds},
 from picked
 -- The rows are locked, so their place in the table is a name that costs no index look-up.
 where m.ctid = picked.place
-returning m.message_id, m.queue_id, m.payload, m.run_id, m.priority, m.visible_after, m.enqueued_at, m.attempts,
+returning m.message_id, m.queue_id, {text m.payload}, m.run_id, m.priority, m.visible_after, m.enqueued_at, m.attempts,
     m.max_attempts, m.lease_token, picked.due_at;
 
 -- name: archive_messages

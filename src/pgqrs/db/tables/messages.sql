@@ -58,14 +58,14 @@ set visible_after = {after :lease_seconds},
     lease_token = lease_token + 1,
     leased_by = :worker_id
 where message_id {in ids}
-returning message_id, queue_id, payload, run_id, priority, visible_after, enqueued_at, attempts, max_attempts, lease_token;
+returning message_id, queue_id, {text payload}, run_id, priority, visible_after, enqueued_at, attempts, max_attempts, lease_token;
 
 -- name: find_leases
 -- What this worker holds: after a lease whose reply was lost, the rows it does not know of.
 with recursive
 {include _levels}
 )
-select m.message_id, m.queue_id, m.payload, m.run_id, m.priority, m.visible_after, m.enqueued_at, m.attempts,
+select m.message_id, m.queue_id, {text m.payload}, m.run_id, m.priority, m.visible_after, m.enqueued_at, m.attempts,
     m.max_attempts, m.lease_token
 from levels
 cross join pgqrs_messages as m
@@ -75,7 +75,7 @@ where m.queue_id = levels.queue_id
   and m.visible_after > {now}
   and m.leased_by = :worker_id
 union all
-select m.message_id, m.queue_id, m.payload, m.run_id, m.priority, m.visible_after, m.enqueued_at, m.attempts,
+select m.message_id, m.queue_id, {text m.payload}, m.run_id, m.priority, m.visible_after, m.enqueued_at, m.attempts,
     m.max_attempts, m.lease_token
 from pgqrs_messages as m
 where m.queue_id {in queue_ids}
@@ -177,7 +177,7 @@ where leased_by = :worker_id
   and visible_after > {now};
 
 -- name: dead_letters
-select message_id, queue_id, payload, priority, attempts, max_attempts, enqueued_at, visible_after
+select message_id, queue_id, {text payload}, priority, attempts, max_attempts, enqueued_at, visible_after
 from pgqrs_messages
 where queue_id = :queue_id
   and attempts >= max_attempts

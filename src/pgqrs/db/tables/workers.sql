@@ -1,6 +1,6 @@
 -- name: register_worker
 insert into pgqrs_workers (queue_id, hostname, port, status, created_at, heartbeat_at, info)
-values (:queue_id, :name, :port, 'READY', {now}, {now}, :info)
+values (:queue_id, :name, :port, 'READY', {now}, {now}, {as_json :info})
 returning worker_id;
 
 -- name: heartbeat
@@ -28,7 +28,7 @@ select
     w.stopped_at,
     {seconds {now} since w.heartbeat_at},
     coalesce(held.leased, 0),
-    w.info
+    {text w.info}
 from pgqrs_workers as w
 left join pgqrs_queues as q on q.queue_id = w.queue_id
 left join (

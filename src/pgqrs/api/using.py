@@ -1,0 +1,82 @@
+"""Enqueueing inside the caller's own transaction: it commits or rolls back with everything else there."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+from typing import Any, Protocol, Unpack, overload
+
+from pgqrs.api.producer import EnqueueOptions, new_messages
+from pgqrs.config import Config
+from pgqrs.db.database import drive
+from pgqrs.db.drivers.foreign import Enlisted, enlist
+from pgqrs.db.tables import messages, queues
+from pgqrs.errors import QueueNotFound
+from pgqrs.names import checked_name
+
+
+class AsyncConnection(Protocol):
+    """What asyncpg, psycopg's AsyncConnection and SQLAlchemy's AsyncConnection and AsyncSession have in common."""
+
+    def close(self) -> Awaitable[Any]: ...
+
+
+class SyncConnection(Protocol):
+    """What sqlite3, psycopg's Connection and SQLAlchemy's Connection and Session have in common."""
+
+    def close(self) -> None: ...
+
+
+@overload
+def using(connection: AsyncConnection, **settings: Any) -> Enlistment: ...
+@overload
+def using(connection: SyncConnection, **settings: Any) -> BlockingEnlistment: ...
+def using(connection: Any, **settings: Any) -> Enlistment | BlockingEnlistment:
+    """The queues behind a connection of yours; no store is needed. Settings are the fields of `Config`.
+
+    What is enqueued exists when your transaction commits, and waiting consumers find it by polling, within about a
+    second (SQLite: a few milliseconds); `await store.wake(queue)` after the commit tells them at once.
+    """
+    return _enlisted(connection, Config(**settings))
+
+
+def _enlisted(connection: Any, config: Config) -> Enlistment | BlockingEnlistment:
+    db = enlist(connection, schema=config.schema)
+    enlistment = Enlistment(db, config)
+    return BlockingEnlistment(enlistment) if db.blocking else enlistment
+
+
+class Enlistment:
+    """For connections that are awaited."""
+
+    def __init__(self, db: Enlisted, config: Config) -> None:
+        self._db = db
+        self._config = config
+
+    async def enqueue(self, queue: str, payload: Any, **options: Unpack[EnqueueOptions]) -> int:
+        """The new message's id; see `Producer.enqueue`."""
+        return (await self.enqueue_many(queue, [payload], **options))[0]
+
+    async def enqueue_many(self, queue: str, payloads: Iterable[Any], **options: Unpack[EnqueueOptions]) -> list[int]:
+        """The new ids in the order given; see `Producer.enqueue_many`."""
+        checked_name("queue", queue)
+        new = new_messages(self._config, payloads, **options)
+        if not new:
+            return []
+        found = await queues.get(self._db, queue)
+        ids = await messages.enqueue(self._db, found.queue_id, new)
+        if not ids:
+            raise QueueNotFound(queue)
+        return ids
+
+
+class BlockingEnlistment:
+    """For connections that are not awaited: the same verbs, without `await`."""
+
+    def __init__(self, enlistment: Enlistment) -> None:
+        self._enlistment = enlistment
+
+    def enqueue(self, queue: str, payload: Any, **options: Unpack[EnqueueOptions]) -> int:
+        return drive(self._enlistment.enqueue(queue, payload, **options))
+
+    def enqueue_many(self, queue: str, payloads: Iterable[Any], **options: Unpack[EnqueueOptions]) -> list[int]:
+        return drive(self._enlistment.enqueue_many(queue, payloads, **options))

@@ -1,0 +1,42 @@
+"""What a type checker must know of the public API; `make check` reads this, nobody runs it."""
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Any, assert_type
+
+import pgqrs
+
+
+@dataclass
+class Order:
+    number: int
+
+
+async def queues() -> None:
+    store = await pgqrs.connect("sqlite://:memory:")
+    assert_type(store, pgqrs.Store)
+    async with pgqrs.connect_with(pgqrs.Config("sqlite://:memory:")) as entered:
+        assert_type(entered, pgqrs.Store)
+
+    producer = await store.producer("tasks")
+    assert_type(await producer.enqueue({"n": 1}, delay=5, priority=3), int)
+    assert_type(await producer.enqueue_many([1, 2]), list[int])
+    await producer.enqueue(1, prority=3)  # type: ignore[call-arg]
+    await producer.enqueue(1, delay="soon")  # type: ignore[arg-type]
+
+    consumer = await store.consumer("tasks")
+    assert_type(await consumer.dequeue(10, lease_seconds=30), list[pgqrs.Message])
+    async for message in store.consume("tasks"):
+        assert_type(message, pgqrs.Message)
+        assert_type(message.payload, Any)
+        assert_type(message.decode(Order), Order)
+        assert_type(await consumer.archive_many([message, 7]), list[int])
+
+    admin = pgqrs.admin(store)
+    assert_type(await admin.queue_metrics("tasks"), pgqrs.QueueMetrics)
+    assert_type(await admin.workers(), list[pgqrs.WorkerInfo])
+    assert_type((await admin.workers())[0].status, pgqrs.WorkerStatus)
+
+
+def transactions(connection: sqlite3.Connection) -> None:
+    assert_type(pgqrs.using(connection).enqueue("tasks", 1, priority=2), int)
