@@ -166,13 +166,21 @@ class SQLiteDriver:
                 f"SQLite {sqlite3.sqlite_version} is too old; pgqrs needs {'.'.join(map(str, OLDEST_SQLITE))}"
             )
         self._claim_file()
-        try:
-            connection = sqlite3.connect(
+        return self._configured(
+            lambda: sqlite3.connect(
                 self.path, isolation_level=None, timeout=5, check_same_thread=False, cached_statements=256
             )
+        )
+
+    def _configured(self, connect: Callable[[], Any]) -> Any:
+        connection: Any = None
+        try:
+            connection = connect()
             self._configure(connection)
-        except self.database_error as error:
-            raise self._translated(error) from error
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            raise self._translated(error)  # noqa: B904 - it carries its cause
         return connection
 
     def _configure(self, connection: Any) -> None:

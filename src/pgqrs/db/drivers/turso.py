@@ -20,16 +20,12 @@ class TursoDriver(SQLiteDriver):
 
     def _connect(self) -> Any:
         self._claim_file()
-        try:
-            connection = turso.connect(self.path, isolation_level=None)
-            self._configure(connection)
-        except turso.Error as error:
-            if "lock" in str(error).lower():
-                raise ConnectionFailed(
-                    f"another process has {self.path!r} open; Turso allows one process at a time"
-                ) from error
-            raise self._translated(error) from error
-        return connection
+        return self._configured(lambda: turso.connect(self.path, isolation_level=None))
+
+    def _translated(self, error: BaseException) -> BaseException:
+        if isinstance(error, turso.Error) and "lock" in str(error).lower():
+            return ConnectionFailed(f"another process has {self.path!r} open; Turso allows one process at a time")
+        return super()._translated(error)
 
     def _has_readers(self) -> bool:
         return False
