@@ -177,7 +177,7 @@ class SQLiteDriver:
         try:
             connection = connect()
             self._configure(connection)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again at once
             if connection is not None:
                 connection.close()
             raise self._translated(error)  # noqa: B904 - it carries its cause

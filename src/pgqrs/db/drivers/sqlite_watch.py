@@ -52,8 +52,8 @@ class DataVersionWatcher:
 
     def _rest(self) -> None:
         self._wanted.clear()
-        # Asked again after the clear: whoever came in between has set it, or is seen here.
-        if not self._hints.waited_for:
+        # Asked again after the clear: whoever came in between, to wait or to close, is seen here.
+        if not self._hints.waited_for and not self._stop.is_set():
             self._wanted.wait()
 
     @staticmethod
