@@ -4,10 +4,14 @@ from pgqrs.api.admin import Admin, admin
 from pgqrs.api.connect import connect, connect_with
 from pgqrs.api.consumer import Consumer, Message
 from pgqrs.api.producer import Producer
+from pgqrs.api.run import Run
 from pgqrs.api.store import Store
 from pgqrs.api.using import using
+from pgqrs.api.worker import Worker, consumer, poll_all, worker
+from pgqrs.api.workflow import Workflow, discover_workflows, step, workflow
 from pgqrs.clock import Clock, DatabaseClock, ManualClock
 from pgqrs.config import Config
+from pgqrs.engine.context import Context as PyWorkflow
 from pgqrs.errors import (
     AlreadyCompleted,
     ConfigError,
@@ -29,10 +33,12 @@ from pgqrs.errors import (
     SchemaMismatch,
     SchemaNotInstalled,
     SerializationError,
+    StepFailed,
     TransientError,
     WaitTimeout,
     WorkflowNotFound,
 )
+from pgqrs.retry import RetryPolicy
 from pgqrs.types import DeadLetter, QueueMetrics, RunStatus, StepStatus, WorkerInfo, WorkerStatus
 
 __version__ = "0.1.0"
@@ -61,24 +67,36 @@ __all__ = [
     "PermanentError",
     "PgqrsError",
     "Producer",
+    "PyWorkflow",
     "QueueMetrics",
     "QueueNotFound",
+    "RetryPolicy",
+    "Run",
     "RunCancelled",
     "RunNotFound",
     "RunStatus",
     "SchemaMismatch",
     "SchemaNotInstalled",
     "SerializationError",
+    "StepFailed",
     "StepStatus",
     "Store",
     "TransientError",
     "WaitTimeout",
+    "Worker",
     "WorkerInfo",
     "WorkerStatus",
+    "Workflow",
     "WorkflowNotFound",
     "__version__",
     "admin",
     "connect",
     "connect_with",
+    "consumer",
+    "discover_workflows",
+    "poll_all",
+    "step",
     "using",
+    "worker",
+    "workflow",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from collections.abc import Callable
@@ -85,6 +86,9 @@ class Config:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < 2**31:
                 raise ConfigError(f"Config.{name} must be a number of at least {least}, not {value!r}")
+
+    def with_changes(self, **changes: Any) -> Config:
+        return dataclasses.replace(self, **changes)
 
     @property
     def backend(self) -> Backend:

@@ -13,6 +13,7 @@ PgqrsError
 ├── IdempotencyConflict         the key is taken by a run with another input
 ├── InvalidTransition           the thing is not in a state that allows this
 │   └── AlreadyCompleted
+├── StepFailed                  a replayed step whose error's class the handler's module does not know
 ├── ExecutionFailed             the run that was waited for ended in ERROR
 ├── RunCancelled                the run that was waited for was cancelled
 ├── WaitTimeout
@@ -130,6 +131,16 @@ class InvalidTransition(PgqrsError):
 
 class AlreadyCompleted(InvalidTransition):
     """The run has ended in SUCCESS."""
+
+
+class StepFailed(PgqrsError):
+    """A step is on record as failed; `kind` is the name of the class that it failed with."""
+
+    def __init__(self, step_id: str, *, kind: str, message: str) -> None:
+        super().__init__(f"step {step_id!r} failed with {kind}: {message}")
+        self.step_id = step_id
+        self.kind = kind
+        self.message = message
 
 
 class ExecutionFailed(PgqrsError):

@@ -1,4 +1,4 @@
-"""How long to wait before trying again: exponential, capped, jittered."""
+"""How often and after how long to try again: exponential, capped, jittered."""
 
 from __future__ import annotations
 
@@ -23,3 +23,21 @@ class Backoff:
         raw = min(self.cap, self.base * 2.0 ** min(attempt - 1, 60))
         dice = random.random() if chance is None else chance  # noqa: S311 - spreads load, guards no secret
         return raw * (1 + self.jitter * dice)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Which errors are worth another attempt, how many there are in all, and how long to wait between them."""
+
+    max_attempts: int = 3
+    base: float = 1.0
+    cap: float = 300.0
+    jitter: float = 0.5
+    retry_on: tuple[type[BaseException], ...] = (Exception,)
+    give_up_on: tuple[type[BaseException], ...] = ()
+
+    def retries(self, error: BaseException) -> bool:
+        return isinstance(error, self.retry_on) and not isinstance(error, self.give_up_on)
+
+    def delay(self, attempt: int) -> float:
+        return Backoff(self.base, self.cap, self.jitter).delay(attempt)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pgqrs.api.arguments import checked_batch
+from pgqrs.api.direct import RunContext, create_run
 from pgqrs.api.store import Store
 from pgqrs.clock import DatabaseClock
 from pgqrs.config import Config
@@ -51,6 +53,12 @@ class Admin:
                 found=latest,
                 expected=latest,
             )
+
+    # -- workflows ---------------------------------------------------------------------------------------
+
+    async def create_workflow(self, name: str, params: Any = None) -> RunContext:
+        """The definition and one run of it, for `await my_workflow(run_ctx, ...)` in this process (seed 002)."""
+        return await create_run(self._store, checked_name("workflow", name), params)
 
     # -- queues ------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from types import TracebackType
@@ -12,10 +13,11 @@ from weakref import WeakSet
 
 from pgqrs.api.consumer import Consumer, Message
 from pgqrs.api.producer import Producer
+from pgqrs.api.run import Results
 from pgqrs.config import Config
 from pgqrs.db import migrations
 from pgqrs.db.driver import Driver
-from pgqrs.db.tables import queues, workers
+from pgqrs.db.tables import queues, workers, workflows
 from pgqrs.names import checked_name
 
 
@@ -27,10 +29,17 @@ class Store:
         self._db = db
         self._schema_checked = False
         self._consumers: WeakSet[Consumer] = WeakSet()
+        self.results = Results(self)
+        # queue id -> until when (monotonic) nobody need ask again whether it has workers
+        self._workers_known: dict[int, float] = {}
 
     async def create_queue(self, name: str) -> None:
         """Makes the queue; one that is there already stays as it is."""
         await queues.create(await self.ready(), checked_name("queue", name))
+
+    async def create_workflow(self, name: str) -> None:
+        """Makes the definition and its queue; those that are there already stay as they are."""
+        await workflows.create(await self.ready(), checked_name("workflow", name))
 
     async def producer(self, queue: str) -> Producer:
         """Puts messages into the queue."""
@@ -65,6 +74,7 @@ class Store:
 
     async def close(self) -> None:
         """Hands back what its consumers hold and lets go of every connection. Idempotent."""
+        await self.results.close()
         for consumer in list(self._consumers):
             await consumer.close()
         await self._db.close()
@@ -76,6 +86,13 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def knows_of_workers(self, queue_id: int) -> bool:
+        return self._workers_known.get(queue_id, 0.0) > time.monotonic()
+
+    def remember_workers(self, queue_id: int) -> None:
+        """A trigger looked for workers: for some seconds the next ones need not."""
+        self._workers_known[queue_id] = time.monotonic() + 5.0
 
     async def ready(self) -> Driver:
         """The database, once its schema is known to be the one this code works with."""

@@ -98,9 +98,11 @@ create index pgqrs_workflow_runs_parent on pgqrs_workflow_runs (parent_run_id) w
 create unique index pgqrs_workflow_runs_idempotency on pgqrs_workflow_runs (idempotency_key)
     where idempotency_key is not null and deleted_at is null;
 
+-- ordinal is the step's place in its branch: a replay that asks for another step at that place is told so.
 create table pgqrs_workflow_steps (
     run_id {ref} not null references pgqrs_workflow_runs (run_id),
     step_id text not null,
+    ordinal integer not null,
     status text not null check (status in ('PENDING', 'RUNNING', 'PAUSED', 'SUCCESS', 'ERROR')),
     input {json},
     output {json},

@@ -107,6 +107,12 @@ async def next_due(db: Database, queue_ids: Sequence[int]) -> float | None:
     return seconds
 
 
+@store_call(Kind.READ, idempotent=True)
+async def is_visible(db: Database, run_id: int) -> bool:
+    """Has the time of this run's message come?"""
+    return bool((await db.fetch(_SQL["is_visible"], run_id=run_id))[0][0])
+
+
 @store_call(Kind.STATEMENT, idempotent=True)
 async def archive(db: Database, fences: Sequence[Fence]) -> set[int]:
     """The ids that were moved to the archive; the others are somebody else's by now, or gone."""

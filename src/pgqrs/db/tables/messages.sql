@@ -99,6 +99,10 @@ from (
     limit 100
 ) as due;
 
+-- name: is_visible
+select count(*) from pgqrs_messages
+where run_id = :run_id and visible_after <= {now};
+
 -- name: copy_to_archive
 insert into pgqrs_archived_messages
     (message_id, queue_id, payload, priority, enqueued_at, attempts, lease_token, archived_by, archived_at)

@@ -1,0 +1,127 @@
+"""Running a workflow in the caller's own process, durably: seeds 002 and 003."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from pgqrs.db import lifecycle
+from pgqrs.db.lifecycle import Ending, NewRuns
+from pgqrs.db.tables import messages, workers, workflows
+from pgqrs.engine.committer import Committer
+from pgqrs.engine.executor import Executor
+from pgqrs.engine.heartbeat import Heartbeat
+from pgqrs.engine.polling import Idling
+from pgqrs.engine.registry import Handler
+from pgqrs.serialization import decode, encode
+from pgqrs.types import RunStatus
+
+if TYPE_CHECKING:
+    from pgqrs.api.store import Store
+    from pgqrs.api.workflow import DecoratedWorkflow
+
+
+class RunContext:
+    """One run, held by this process: pass it to the decorated workflow in the place of `ctx`."""
+
+    __pgqrs_context__ = True
+
+    def __init__(self, store: Store, run_id: int, workflow: str) -> None:
+        self.store = store
+        self.run_id = run_id
+        self.workflow = workflow
+
+    def __repr__(self) -> str:
+        return f"<RunContext {self.run_id} of {self.workflow}>"
+
+
+async def create_run(store: Store, name: str, params: Any = None, *, text: str | None = None) -> RunContext:
+    """Definition and one run; nobody else takes it for the length of a lease. `text` is an encoded input."""
+    db = await store.ready()
+    found = await workflows.create(db, name)
+    if text is None:
+        text = encode(params, max_bytes=store.config.max_payload_bytes)
+    [run_id] = await lifecycle.trigger(
+        db,
+        NewRuns(
+            found.workflow_id,
+            found.queue_id,
+            [text],
+            delay=store.config.lease_seconds,
+            max_attempts=store.config.max_attempts,
+        ),
+    )
+    return RunContext(store, run_id, name)
+
+
+def call_here(workflow: DecoratedWorkflow[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Durably, in this process: awaited for an async workflow, at once for a plain one."""
+    handler = workflow.handler
+    if args and isinstance(args[0], RunContext):
+        run_context, args = args[0], args[1:]
+        work = _execute(run_context.store, run_context.run_id, handler)
+        return work if handler.is_async else _from_plain_code(work, run_context.store)
+    if handler.is_async:
+        return _new_run(workflow, args, kwargs)
+    return asyncio.run(_new_run(workflow, args, kwargs))
+
+
+async def _new_run(workflow: DecoratedWorkflow[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """On the default store: PGQRS_DSN, else the file pgqrs.db here."""
+    from pgqrs.api.connect import connect  # noqa: PLC0415 - the store imports this module's verbs
+
+    async with connect(install=True) as store:
+        text = workflow.handler.encode_input(args, kwargs, max_bytes=store.config.max_payload_bytes)
+        context = await create_run(store, workflow.name, text=text)
+        return await _execute(store, context.run_id, workflow.handler)
+
+
+def _from_plain_code(work: Any, store: Store) -> Any:
+    """A plain workflow called with a run's context, from inside an event loop: its own loop in its own thread."""
+    del store
+    outcome: dict[str, Any] = {}
+
+    def run() -> None:
+        try:
+            outcome["value"] = asyncio.run(work)
+        except BaseException as error:  # noqa: BLE001 - raised again by the caller
+            outcome["error"] = error
+
+    thread = threading.Thread(target=run, name="pgqrs-direct")
+    thread.start()
+    thread.join()
+    if "error" in outcome:
+        raise outcome["error"]
+    return outcome["value"]
+
+
+async def _execute(store: Store, run_id: int, handler: Handler) -> Any:
+    """Passes over the handler until the run has ended; while it waits for time or a signal, so do we."""
+    db = await store.ready()
+    config = store.config
+    worker_id = await workers.register(db, queue_id=None, name="direct", port=0, info={"pid": os.getpid()})
+    heartbeat = Heartbeat(db, config, worker_id=worker_id, lease_seconds=config.lease_seconds)
+    executor = Executor(db, config, Committer(db), heartbeat)
+    try:
+        while True:
+            claim = await lifecycle.claim_run(db, run_id, worker_id=worker_id, lease_seconds=config.lease_seconds)
+            outcome, error = await executor.execute(claim, handler, once=True)
+            if error is not None:
+                raise error
+            if isinstance(outcome.end, Ending) and outcome.end.status is RunStatus.SUCCESS:
+                return decode(outcome.end.output or "null", handler.returns)
+            await _until_visible(store, claim.lease.queue_id, run_id)
+    finally:
+        await asyncio.to_thread(heartbeat.close)
+        await workers.stop(db, worker_id)
+
+
+async def _until_visible(store: Store, queue_id: int, run_id: int) -> None:
+    db = await store.ready()
+    idling = Idling(db, [queue_id], interval=store.config.poll_interval_seconds)
+    with db.hints.subscribed([queue_id]) as bell:
+        while not await messages.is_visible(db, run_id):
+            bell.clear()
+            await idling.wait(bell, at_most=store.config.poll_interval_seconds)

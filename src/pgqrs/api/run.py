@@ -1,0 +1,135 @@
+"""A run as its owner sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from pgqrs.db.lifecycle import ENDED
+from pgqrs.db.tables import runs
+from pgqrs.db.tables.runs import RunRow, StepRow
+from pgqrs.errors import ExecutionFailed, RunCancelled, WaitTimeout
+from pgqrs.serialization import decode
+from pgqrs.types import RunStatus
+
+if TYPE_CHECKING:
+    from pgqrs.api.store import Store
+
+
+class Run:
+    """One execution of a workflow, as it was when it was read; `refresh` reads it again."""
+
+    def __init__(self, row: RunRow, store: Store, *, returns: Any = Any) -> None:
+        self._row = row
+        self._store = store
+        self._returns = returns
+
+    def __getattr__(self, name: str) -> Any:
+        # run_id, workflow, status, last_error, attempt, created_at ...: what the row says.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._row, name)
+
+    @property
+    def run_id(self) -> int:
+        return self._row.run_id
+
+    @property
+    def status(self) -> RunStatus:
+        return self._row.status
+
+    @property
+    def input(self) -> Any:
+        return None if self._row.input is None else decode(self._row.input)
+
+    @property
+    def error(self) -> Any:
+        """What went wrong: type, message and traceback; None when nothing did."""
+        return None if self._row.error is None else decode(self._row.error)
+
+    @property
+    def attributes(self) -> Any:
+        return None if self._row.attributes is None else decode(self._row.attributes)
+
+    def output(self, type: Any = None) -> Any:  # noqa: A002 - the design's word
+        """What the handler returned, of its annotated type when the workflow is known here, or of the one given."""
+        if self._row.output is None:
+            return None
+        return decode(self._row.output, self._returns if type is None else type)
+
+    async def refresh(self) -> Run:
+        """Reads it again."""
+        self._row = await runs.get(await self._store.ready(), self.run_id)
+        return self
+
+    async def steps(self) -> list[StepRow]:
+        return await runs.steps(await self._store.ready(), self.run_id)
+
+    async def result(self, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - the design's word
+        """Waits until the run has ended: its output, or ExecutionFailed, RunCancelled, WaitTimeout."""
+        if self.status not in ENDED:
+            await self._store.results.wait(self.run_id, timeout)
+            await self.refresh()
+        match self.status:
+            case RunStatus.SUCCESS:
+                return self.output()
+            case RunStatus.CANCELLED:
+                raise RunCancelled(self.run_id, self._row.last_error)
+            case _:
+                raise ExecutionFailed(self.run_id, self._row.last_error)
+
+    def __repr__(self) -> str:
+        return f"<Run {self.run_id} of {self._row.workflow} {self.status}>"
+
+
+class Results:
+    """Waits for runs to end: one question for all that wait in this process, at a hint or now and then."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: dict[int, set[asyncio.Event]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def wait(self, run_id: int, seconds: float | None) -> None:
+        """Returns when the run has ended; WaitTimeout when it has not in time."""
+        ended = asyncio.Event()
+        self._waiting.setdefault(run_id, set()).add(ended)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name="pgqrs-results")
+        db = await self._store.ready()
+        # Somebody new waits: look at once, it may have ended already.
+        db.hints.wake(frozenset({-run_id}))
+        try:
+            async with asyncio.timeout(seconds):
+                await ended.wait()
+        except TimeoutError:
+            raise WaitTimeout(f"run {run_id} has not ended within {seconds} s; it goes on") from None
+        finally:
+            self._waiting[run_id].discard(ended)
+            if not self._waiting[run_id]:
+                del self._waiting[run_id]
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        db = await self._store.ready()
+        interval = self._store.config.poll_interval_seconds
+        while self._waiting:
+            with db.hints.subscribed([-run_id for run_id in self._waiting]) as bell:
+                started = time.monotonic()
+                waited_for = set(self._waiting)
+                while waited_for == set(self._waiting):
+                    bell.clear()
+                    for run_id in await runs.finished(db, list(self._waiting)):
+                        for event in self._waiting.get(run_id, ()):
+                            event.set()
+                    # Those who were told take themselves off the list.
+                    await asyncio.sleep(0)
+                    # The longer it takes the less often it is asked.
+                    patience = min(max(interval, (time.monotonic() - started) / 10), 5 * interval)
+                    if waited_for == set(self._waiting):
+                        await bell.wait(patience)

@@ -1,0 +1,138 @@
+"""Workers: handlers bound to workflows, polling until they are stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from pgqrs.api.arguments import checked_whole
+from pgqrs.db.tables import workers, workflows
+from pgqrs.engine.registry import Handler
+from pgqrs.engine.worker import WorkerLoop
+from pgqrs.errors import ConfigError
+from pgqrs.names import checked_name
+
+if TYPE_CHECKING:
+    from pgqrs.api.store import Store
+
+GRACE_SECONDS = 10.0
+
+
+def consumer(name: str, port: int, workflow: str) -> WorkerBuilder:
+    """A worker for one workflow: `await consumer("worker-1", 8080, "zip_files").handler(fn).create(store)`."""
+    return WorkerBuilder(name, port, [workflow])
+
+
+def worker(name: str, *, port: int = 0, concurrency: int = 10) -> WorkerBuilder:
+    """A worker for many workflows: `await worker("w").workflows(module_or_mapping).create(store)`."""
+    return WorkerBuilder(name, port, []).concurrency(concurrency)
+
+
+async def poll_all(*polled: Worker) -> None:
+    """Several workers in one process; when one ends, for whatever reason, all are stopped."""
+    tasks = [asyncio.ensure_future(each.poll_forever()) for each in polled]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in polled:
+            each.stop()
+        await asyncio.gather(*tasks)
+
+
+class WorkerBuilder:
+    """What a worker shall be, until `create` makes it."""
+
+    def __init__(self, name: str, port: int, names: list[str]) -> None:
+        self._name = checked_name("worker", name)
+        self._port = checked_whole("port", port, least=0, most=65535)
+        self._handlers: dict[str, Handler | None] = {checked_name("workflow", each): None for each in names}
+        self._concurrency = 10
+        self._grace_seconds = GRACE_SECONDS
+
+    def handler(self, function: Callable[..., Any]) -> Self:
+        for name in self._handlers:
+            self._handlers[name] = Handler.of(name, function)
+        return self
+
+    def workflows(self, given: Any) -> Self:
+        """A module with decorated workflows, or a mapping from names to handlers."""
+        from pgqrs.api.workflow import discover_workflows  # noqa: PLC0415 - they import each other's nouns
+
+        found: Mapping[str, Any] = given if isinstance(given, Mapping) else discover_workflows(given)
+        if not found:
+            raise ConfigError(f"there is no decorated workflow in {given!r}")
+        self._handlers |= {name: Handler.of(name, function) for name, function in found.items()}
+        return self
+
+    def concurrency(self, count: int) -> Self:
+        self._concurrency = checked_whole("concurrency", count, least=1, most=10_000)
+        return self
+
+    def grace(self, seconds: float) -> Self:
+        """How long `stop` lets running handlers go on before they are handed back."""
+        self._grace_seconds = seconds
+        return self
+
+    async def create(self, store: Store) -> Worker:
+        """Registers the worker. A decorated workflow that does not exist yet is created."""
+        db = await store.ready()
+        handlers: dict[int, Handler] = {}
+        queue_ids = []
+        for name, handler in self._handlers.items():
+            if handler is None:
+                raise ConfigError(f"the worker for workflow {name!r} has no handler; give it one with .handler(fn)")
+            found = await (workflows.get(db, name) if len(self._handlers) == 1 else workflows.create(db, name))
+            handlers[found.workflow_id] = handler
+            queue_ids.append(found.queue_id)
+        worker_id = await workers.register(
+            db,
+            queue_id=queue_ids[0] if len(queue_ids) == 1 else None,
+            name=self._name,
+            port=self._port,
+            info={"pid": os.getpid(), "handlers": sorted(self._handlers), "slots": self._concurrency},
+        )
+        loop = WorkerLoop(
+            db,
+            store.config,
+            worker_id=worker_id,
+            handlers=handlers,
+            queue_ids=queue_ids,
+            concurrency=self._concurrency,
+            grace_seconds=self._grace_seconds,
+        )
+        return Worker(self._name, loop)
+
+
+class Worker:
+    """A registered worker."""
+
+    def __init__(self, name: str, loop: WorkerLoop) -> None:
+        self.name = name
+        self.worker_id = loop.worker_id
+        self._loop = loop
+
+    async def poll_forever(self) -> None:
+        """Leases and executes runs until `stop`; then drains, and hands back what does not finish in time."""
+        await self._loop.run()
+
+    async def run_until_idle(self) -> None:
+        """Executes what is due now and returns when nothing is: for tests and scripts."""
+        await self._loop.run_until_idle()
+
+    def stop(self) -> None:
+        """No more leases; `poll_forever` returns soon. Idempotent, callable from a signal handler of the loop."""
+        self._loop.stop()
+
+    def set_handler(self, function: Callable[..., Any]) -> None:
+        """Another handler for the one workflow of this worker, from the next run on."""
+        for workflow_id, old in self._loop.handlers.items():
+            self._loop.handlers[workflow_id] = Handler.of(old.name, function)
+
+    async def close(self) -> None:
+        """Signs off a worker that was used with `run_until_idle`."""
+        await self._loop.close()
+
+    def __repr__(self) -> str:
+        return f"<Worker {self.worker_id} {self.name}>"

@@ -1,0 +1,317 @@
+"""Workflows: one noun that is definition, decorator and trigger."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+from pgqrs.api.arguments import checked_batch, checked_priority, checked_seconds, checked_time, checked_whole
+from pgqrs.api.run import Run
+from pgqrs.db import lifecycle
+from pgqrs.db.lifecycle import NewRuns
+from pgqrs.db.tables import runs, workflows
+from pgqrs.db.tables.runs import StepRow
+from pgqrs.engine.context import Context, SyncContext, checked_step_name, current_context
+from pgqrs.engine.registry import Handler
+from pgqrs.errors import ConfigError, NoActiveWorker, RunNotFound
+from pgqrs.names import checked_name
+from pgqrs.retry import RetryPolicy
+from pgqrs.serialization import encode
+from pgqrs.types import RunStatus
+
+if TYPE_CHECKING:
+    from pgqrs.api.store import Store
+
+P = ParamSpec("P")
+R = TypeVar("R")
+log = logging.getLogger("pgqrs")
+
+# The handlers that this process knows, by the name of their workflow.
+_known: dict[str, Handler] = {}
+
+
+def workflow(name: Any = None, *, retry: RetryPolicy | None = None, **options: Any) -> Any:
+    """`workflow("zip_files")` is the noun; `@workflow`, `@workflow(name="zip_files")` makes a function one."""
+    if callable(name):
+        return DecoratedWorkflow(name, checked_name("workflow", name.__name__), retry=retry)
+    if "name" in options:
+        name = options.pop("name")
+    if options:
+        raise ConfigError(f"workflow() does not know {', '.join(options)}")
+    if name is None:
+        return lambda function: DecoratedWorkflow(function, checked_name("workflow", function.__name__), retry=retry)
+    return Workflow(name, retry=retry)
+
+
+class Workflow:
+    """A workflow by its name, with every verb. Called with a function it is a decorator: `@workflow("zip_files")`."""
+
+    def __init__(self, name: str, *, retry: RetryPolicy | None = None) -> None:
+        self.name = checked_name("workflow", name)
+        self._retry = retry
+
+    def __call__(self, function: Callable[P, R]) -> DecoratedWorkflow[P, R]:
+        return DecoratedWorkflow(function, self.name, retry=self._retry)
+
+    @property
+    def handler(self) -> Handler | None:
+        return _known.get(self.name)
+
+    def trigger(
+        self,
+        params: Any = None,
+        *,
+        priority: int = 0,
+        run_at: datetime | None = None,
+        delay: float | timedelta = 0,
+        max_attempts: int | None = None,
+        attributes: dict[str, Any] | None = None,
+        require_worker: bool | None = None,
+    ) -> Trigger:
+        """A run about to be: `.execute(store)` starts it and gives its id."""
+        return Trigger(
+            self, [params], many=False, priority=priority, run_at=run_at, delay=delay, max_attempts=max_attempts,
+            attributes=attributes, require_worker=require_worker,
+        )  # fmt: skip
+
+    def trigger_many(self, params: Iterable[Any], **options: Any) -> Trigger:
+        """One run per item, all of them or none: `.execute(store)` gives their ids in order."""
+        return Trigger(self, list(params), many=True, **options)
+
+    async def get_run(self, run_id: int, store: Store) -> Run:
+        row = await runs.get(await store.ready(), run_id)
+        if row.workflow != self.name:
+            raise RunNotFound(run_id)
+        return Run(row, store, returns=self.handler.returns if self.handler else Any)
+
+    async def runs(
+        self, store: Store, *, status: RunStatus | str | None = None, limit: int = 50, cursor: int | None = None
+    ) -> RunPage:
+        """Newest first; `page.next_cursor` leads on."""
+        db = await store.ready()
+        found = await workflows.get(db, self.name)
+        rows = await runs.page(
+            db,
+            found.workflow_id,
+            status=None if status is None else RunStatus(status),
+            limit=checked_batch("limit", limit),
+            before=cursor,
+        )
+        returns = self.handler.returns if self.handler else Any
+        page = RunPage(Run(row, store, returns=returns) for row in rows)
+        page.next_cursor = rows[-1].run_id if len(rows) == limit else None
+        return page
+
+    async def steps(self, run_id: int, store: Store) -> list[StepRow]:
+        return await runs.steps(await store.ready(), run_id)
+
+    async def cancel(self, run_id: int, store: Store, *, reason: str | None = None) -> None:
+        """Ends it, and its children, for good; whoever executes it can write nothing from now on."""
+        db = await store.ready()
+        cancelled = await lifecycle.cancel(db, run_id, reason=reason)
+        db.hints.announce([-each for each in cancelled])
+
+    async def pause(self, run_id: int, store: Store, *, reason: str = "resume") -> None:
+        await lifecycle.pause(await store.ready(), run_id, reason=reason)
+
+    async def resume(self, run_id: int, store: Store, *, step: str | None = None, data: Any = None) -> None:
+        """A paused run goes on at once; with `step`, `data` becomes what that step returns."""
+        text = encode(data, max_bytes=store.config.max_payload_bytes)
+        await lifecycle.resume(await store.ready(), run_id, step_id=step, output=text)
+        await self._wake(store)
+
+    async def signal(self, run_id: int, store: Store, name: str, payload: Any = None) -> None:
+        """Sends the run a signal: `ctx.wait_for(name)` gets it, whether it waits already or not."""
+        text = encode(payload, max_bytes=store.config.max_payload_bytes)
+        await lifecycle.signal(await store.ready(), run_id, name=checked_step_name(name), payload=text)
+        await self._wake(store)
+
+    async def restart(self, run_id: int, store: Store) -> None:
+        """Once more from where it failed; completed steps are kept. SUCCESS refuses."""
+        await lifecycle.restart(await store.ready(), run_id)
+        await self._wake(store)
+
+    async def reset(self, run_id: int, store: Store, *, from_step: str | None = None) -> None:
+        """From the start, or from the named step on."""
+        await lifecycle.reset(await store.ready(), run_id, from_step=from_step)
+        await self._wake(store)
+
+    async def _wake(self, store: Store) -> None:
+        db = await store.ready()
+        db.hints.announce([(await workflows.get(db, self.name)).queue_id])
+
+    def __repr__(self) -> str:
+        return f"<Workflow {self.name}>"
+
+
+class RunPage(list[Run]):
+    """A page of runs."""
+
+    next_cursor: int | None = None
+
+
+class Trigger:
+    """What `trigger` was told, until `execute` carries it out."""
+
+    def __init__(
+        self,
+        workflow: Workflow,
+        inputs: list[Any],
+        *,
+        many: bool,
+        priority: int = 0,
+        run_at: datetime | None = None,
+        delay: float | timedelta = 0,
+        max_attempts: int | None = None,
+        attributes: dict[str, Any] | None = None,
+        require_worker: bool | None = None,
+    ) -> None:
+        if run_at is not None and delay:
+            raise ConfigError("give either delay or run_at, not both")
+        self._workflow = workflow
+        self._inputs = inputs
+        self._many = many
+        self._priority = checked_priority(priority)
+        self._run_at = checked_time("run_at", run_at)
+        self._delay = checked_seconds("delay", delay)
+        if max_attempts is not None:
+            checked_whole("max_attempts", max_attempts, least=1, most=2**31 - 1)
+        self._max_attempts = max_attempts
+        self._attributes = attributes
+        self._require_worker = require_worker
+        self._wait = False
+        self._timeout: float | None = None
+
+    def wait(self) -> Trigger:
+        """`execute` then waits for the result, and gives that."""
+        self._wait = True
+        return self
+
+    def timeout(self, seconds: float | timedelta) -> Trigger:
+        self._timeout = checked_seconds("timeout", seconds)
+        return self
+
+    async def execute(self, store: Store) -> Any:
+        """The run's id (or ids), durable; after `wait()` the result."""
+        db = await store.ready()
+        found = await workflows.get(db, self._workflow.name)
+        await self._look_for_workers(store, found.queue_id)
+        limit = store.config.max_payload_bytes
+        inputs = [
+            value.text if isinstance(value, _Encoded) else encode(value, max_bytes=limit) for value in self._inputs
+        ]
+        if not inputs:
+            return []
+        checked_batch("the number of runs in one call", len(inputs))
+        run_ids = await lifecycle.trigger(
+            db,
+            NewRuns(
+                found.workflow_id,
+                found.queue_id,
+                inputs,
+                priority=self._priority,
+                run_at=self._run_at,
+                delay=self._delay,
+                max_attempts=self._max_attempts or store.config.max_attempts,
+                attributes=None if self._attributes is None else encode(self._attributes, max_bytes=limit),
+            ),
+        )
+        db.hints.announce([found.queue_id])
+        if not self._wait:
+            return run_ids if self._many else run_ids[0]
+        return await (await self._workflow.get_run(run_ids[0], store)).result(self._timeout)
+
+    async def _look_for_workers(self, store: Store, queue_id: int) -> None:
+        strict = store.config.require_workers if self._require_worker is None else self._require_worker
+        within = 3 * store.config.lease_seconds
+        if not strict and store.knows_of_workers(queue_id):
+            return
+        if await workflows.count_live_workers(await store.ready(), queue_id, within=within):
+            store.remember_workers(queue_id)
+        elif strict:
+            raise NoActiveWorker(self._workflow.name)
+        else:
+            store.remember_workers(queue_id)
+            log.warning("no live worker for workflow %r: the run waits in its queue", self._workflow.name)
+
+
+class _Encoded:
+    """An input that a handler's signature has encoded already."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+class DecoratedWorkflow(Workflow, Generic[P, R]):
+    """A function that is a workflow: call it to run it here, `.trigger(...)` to queue it."""
+
+    def __init__(self, function: Callable[P, R], name: str, *, retry: RetryPolicy | None) -> None:
+        super().__init__(name, retry=retry)
+        functools.update_wrapper(self, function)
+        self._handler = Handler.of(self.name, function, retry=retry)
+        _known[self.name] = self._handler
+
+    @property
+    def __pgqrs_handler__(self) -> Handler:
+        return self._handler
+
+    @property
+    def handler(self) -> Handler:
+        return self._handler
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs here, durably: with the context of a run that `admin.create_workflow` made, else in a new run."""
+        from pgqrs.api.direct import call_here  # noqa: PLC0415 - it needs the whole engine, and this module
+
+        return call_here(self, args, kwargs)
+
+    def trigger(self, *args: Any, **options: Any) -> Trigger:
+        """The handler's own arguments, then the options of `Workflow.trigger`."""
+        names = {parameter.name for parameter in self._handler.parameters}
+        given = {name: options.pop(name) for name in list(options) if name in names}
+        text = self._handler.encode_input(args, given, max_bytes=2**31)
+        return super().trigger(_Encoded(text), **options)
+
+    def __get__(self, instance: object, owner: type | None = None) -> DecoratedWorkflow[P, R]:
+        return self
+
+
+def step(
+    function: Callable[..., Any] | None = None,
+    *,
+    id: str | None = None,  # noqa: A002 - the seeds' word
+    retry: RetryPolicy | None = None,
+) -> Any:
+    """`@step` or `@step(id="fetch")`: inside a run the call is recorded once, outside it is a plain call."""
+    if function is None:
+        return lambda decorated: step(decorated, id=id, retry=retry)
+    name = checked_step_name(id or function.__name__)
+    parameters = list(inspect.signature(function).parameters.values())
+    takes_context = bool(parameters) and parameters[0].name in {"ctx", "context"}
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = args[0] if args and isinstance(args[0], Context | SyncContext) else None
+        context = given if given is not None else current_context.get()
+        if context is None:
+            return function(*args, **kwargs)
+        if given is not None and not takes_context:
+            args = args[1:]
+        return context.step(name, function, *args, retry=retry, **kwargs)
+
+    return call
+
+
+def discover_workflows(module: ModuleType | None = None) -> dict[str, Any]:
+    """The decorated workflows of a module, by name; without one, all that this process knows."""
+    if module is None:
+        return dict(_known)
+    found = (value for value in vars(module).values() if isinstance(value, DecoratedWorkflow))
+    return {each.name: each for each in found}

@@ -1,0 +1,277 @@
+-- name: insert_runs
+insert into pgqrs_workflow_runs
+    (workflow_id, status, input, created_at, updated_at, max_attempts, priority, parent_run_id, attributes)
+select cast(:workflow_id as bigint), 'PENDING', given.input, {now}, {now}, cast(:max_attempts as integer),
+    cast(:priority as integer), cast(:parent_run_id as bigint), {as_json :attributes}
+from {rows given: input json}
+-- `where true`: without it SQLite takes what follows for a join condition.
+where true
+order by given.position
+returning run_id;
+
+-- name: insert_run_messages
+insert into pgqrs_messages (queue_id, payload, run_id, priority, visible_after, enqueued_at, max_attempts)
+select cast(:queue_id as bigint), cast('{"run_id": ' || given.id || '}' as {json}), given.id, cast(:priority as integer),
+    coalesce(:run_at, {after :delay}), {now}, cast(:max_attempts as integer)
+from {rows given: id id}
+where true
+order by given.position;
+
+-- name: start_runs
+-- What was leased is running now; a run that has ended meanwhile gives no row.
+update pgqrs_workflow_runs
+set status = 'RUNNING',
+    attempt = given.attempts,
+    started_at = coalesce(started_at, {now}),
+    worker_id = :worker_id,
+    paused_at = null,
+    waiting_for = null,
+    updated_at = {now}
+from {rows given: id id, attempts int}
+where run_id = given.id
+  and status in ('PENDING', 'RUNNING', 'PAUSED')
+returning run_id, workflow_id, {text input}, max_attempts, parent_run_id, created_at;
+
+-- name: hold
+-- The fence of a whole transaction: those of the given whose lease is still theirs, locked in one order.
+select m.run_id, m.lease_token
+from {rows given: id id, token id}
+cross join pgqrs_messages as m
+where m.run_id = given.id
+  and m.lease_token = given.token
+  and m.leased_by is not null
+order by m.message_id
+{lock m};
+
+-- name: record_steps
+-- The first recorded result wins for ever.
+insert into pgqrs_workflow_steps
+    (run_id, step_id, ordinal, status, input, output, error, attempts, started_at, completed_at)
+select given.run_id, given.step_id, given.ordinal, given.status, given.input, given.output, given.error,
+    given.attempts, {now}, case when given.status in ('SUCCESS', 'ERROR') then {now} end
+from {rows given: run_id id, step_id text, ordinal int, status text, input json, output json, error json, attempts int}
+where true
+order by given.position
+on conflict (run_id, step_id) do update
+set status = excluded.status,
+    output = excluded.output,
+    error = excluded.error,
+    attempts = excluded.attempts,
+    completed_at = excluded.completed_at
+where pgqrs_workflow_steps.status <> 'SUCCESS';
+
+-- name: end_runs
+update pgqrs_workflow_runs
+set status = given.status,
+    output = given.output,
+    error = given.error,
+    last_error = given.last_error,
+    completed_at = {now},
+    updated_at = {now}
+from {rows given: id id, status text, output json, error json, last_error text}
+where run_id = given.id;
+
+-- name: delete_messages_of_runs
+delete from pgqrs_messages
+where run_id {in run_ids};
+
+-- name: yield_runs
+-- Retried, asleep, waiting: the run is nobody's until its message is visible again.
+update pgqrs_workflow_runs as r
+set status = given.status,
+    error = coalesce(given.error, r.error),
+    last_error = coalesce(given.last_error, r.last_error),
+    waiting_for = given.waiting_for,
+    paused_at = case when given.status = 'PAUSED' then {now} end,
+    updated_at = {now}
+from {rows given: id id, status text, error json, last_error text, waiting_for text}
+where run_id = given.id;
+
+-- name: yield_messages
+update pgqrs_messages
+set visible_after = coalesce(given.run_at, {after given.delay}),
+    leased_by = null,
+    attempts = attempts - given.give_back
+from {rows given: id id, run_at time, delay seconds, give_back int}
+where run_id = given.id;
+
+-- name: wake_those_with_signals
+-- A signal that came before the run gave up its lease could not wake it: this does.
+update pgqrs_messages
+set visible_after = {now}
+from {rows given: id id, name text}
+where run_id = given.id
+  and exists (
+    select 1 from pgqrs_signals as s
+    where s.run_id = given.id and s.name = given.name and s.consumed_at is null
+  );
+
+-- name: wake_those_whose_children_ended
+-- Likewise for children that ended before their parent began to wait.
+update pgqrs_messages
+set visible_after = {now}
+where run_id {in run_ids}
+  and not exists (
+    select 1 from pgqrs_workflow_runs as c
+    where c.parent_run_id = pgqrs_messages.run_id
+      and c.status in ('PENDING', 'RUNNING', 'PAUSED')
+  );
+
+-- name: parents_of
+select distinct parent_run_id from pgqrs_workflow_runs
+where run_id {in run_ids} and parent_run_id is not null;
+
+-- name: wake_parents
+-- The last child to end wakes its parent. Parents at work are not waiting yet, and look by themselves before they do.
+update pgqrs_messages
+set visible_after = {now}
+where run_id {in run_ids}
+  and leased_by is null
+  and visible_after > {now}
+  and exists (
+    select 1 from pgqrs_workflow_runs as p
+    where p.run_id = pgqrs_messages.run_id and p.status = 'PAUSED'
+  )
+  and not exists (
+    select 1 from pgqrs_workflow_runs as c
+    where c.parent_run_id = pgqrs_messages.run_id
+      and c.status in ('PENDING', 'RUNNING', 'PAUSED')
+  );
+
+-- name: lock_message
+-- Sender and waiter lock one row, so that no signal falls between a look and a wait.
+select m.run_id
+from pgqrs_messages as m
+where m.run_id = :run_id
+{lock m};
+
+-- name: lock_run
+select r.status
+from pgqrs_workflow_runs as r
+where r.run_id = :run_id
+{lock r};
+
+-- name: insert_signal
+insert into pgqrs_signals (run_id, name, payload, created_at)
+values (:run_id, :name, {as_json :payload}, {now});
+
+-- name: wake_run
+-- A waiting run comes at once; one at work will look by itself.
+update pgqrs_messages
+set visible_after = {now}
+where run_id = :run_id
+  and leased_by is null;
+
+-- name: next_signal
+select signal_id, {text payload}
+from pgqrs_signals
+where run_id = :run_id
+  and name = :name
+  and consumed_at is null
+order by signal_id
+limit 1;
+
+-- name: consume_signal
+update pgqrs_signals
+set consumed_at = {now}
+where signal_id = :signal_id;
+
+-- name: paused_steps
+select step_id from pgqrs_workflow_steps
+where run_id = :run_id
+  and status = 'PAUSED';
+
+-- name: answer_step
+update pgqrs_workflow_steps
+set status = 'SUCCESS',
+    output = {as_json :output},
+    completed_at = {now}
+where run_id = :run_id
+  and step_id = :step_id
+  and status = 'PAUSED';
+
+-- name: set_status
+update pgqrs_workflow_runs
+set status = :status,
+    waiting_for = :waiting_for,
+    paused_at = case when cast(:status as text) = 'PAUSED' then {now} end,
+    completed_at = case when cast(:status as text) = 'CANCELLED' then {now} end,
+    last_error = coalesce(:last_error, last_error),
+    updated_at = {now}
+where run_id = :run_id;
+
+-- name: put_away_message
+-- Out of everybody's hands until somebody says otherwise; the token grows, so whoever held it is fenced.
+update pgqrs_messages
+set visible_after = {after :delay},
+    leased_by = null,
+    lease_token = lease_token + 1
+where run_id = :run_id;
+
+-- name: children_of
+select run_id from pgqrs_workflow_runs
+where parent_run_id = :run_id
+  and status in ('PENDING', 'RUNNING', 'PAUSED');
+
+-- name: clear_end
+update pgqrs_workflow_runs
+set status = 'PENDING',
+    output = null,
+    error = null,
+    completed_at = null,
+    paused_at = null,
+    waiting_for = null,
+    updated_at = {now}
+where run_id = :run_id;
+
+-- name: delete_unfinished_steps
+delete from pgqrs_workflow_steps
+where run_id = :run_id
+  and status <> 'SUCCESS';
+
+-- name: delete_steps_from
+-- The named step and all that were begun after it.
+delete from pgqrs_workflow_steps
+where run_id = :run_id
+  and (started_at, ordinal) >= (
+    select s.started_at, s.ordinal from pgqrs_workflow_steps as s
+    where s.run_id = :run_id and s.step_id = :step_id
+  );
+
+-- name: delete_steps
+delete from pgqrs_workflow_steps
+where run_id = :run_id;
+
+-- name: revive_message
+-- A message for a run that has none, or the one it has, fenced off from whoever held it and visible now.
+insert into pgqrs_messages (queue_id, payload, run_id, priority, visible_after, enqueued_at, max_attempts)
+select w.queue_id, cast('{"run_id": ' || r.run_id || '}' as {json}), r.run_id, r.priority, {now}, {now}, r.max_attempts
+from pgqrs_workflow_runs as r
+join pgqrs_workflows as w on w.workflow_id = r.workflow_id
+where r.run_id = :run_id
+on conflict (run_id) where run_id is not null do update
+set visible_after = {now},
+    leased_by = null,
+    attempts = 0,
+    lease_token = pgqrs_messages.lease_token + 1;
+
+-- name: lease_run
+update pgqrs_messages
+set visible_after = {after :lease_seconds},
+    attempts = 1,
+    lease_token = lease_token + 1,
+    leased_by = :worker_id
+where run_id = :run_id
+returning message_id, queue_id, {text payload}, run_id, priority, visible_after, enqueued_at, attempts, max_attempts,
+    lease_token;
+
+-- name: lost_runs
+-- Runs whose last lease ran out: their workers were lost as often as they may be.
+select m.run_id, m.attempts
+from pgqrs_messages as m
+where m.queue_id {in queue_ids}
+  and m.attempts >= m.max_attempts
+  and m.visible_after <= {now}
+  and m.run_id is not null
+limit 100
+{skip_locked};

@@ -1,0 +1,116 @@
+"""Runs and their steps, as they are read; `lifecycle.py` is where they change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pgqrs.db.database import Database, Kind, store_call
+from pgqrs.db.queries import load
+from pgqrs.errors import RunNotFound
+from pgqrs.types import RunStatus, StepStatus
+
+_SQL = load(__package__, "runs")
+_NEWEST = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    run_id: int
+    workflow: str
+    status: RunStatus
+    input: str | None
+    output: str | None
+    error: str | None
+    last_error: str | None
+    created_at: datetime
+    started_at: datetime | None
+    paused_at: datetime | None
+    completed_at: datetime | None
+    updated_at: datetime
+    worker_id: int | None
+    attempt: int
+    max_attempts: int
+    priority: int
+    idempotency_key: str | None
+    parent_run_id: int | None
+    waiting_for: str | None
+    attributes: str | None
+    deleted_at: datetime | None
+    delete_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    step_id: str
+    ordinal: int
+    status: StepStatus
+    input: str | None
+    output: str | None
+    error: str | None
+    attempts: int
+    started_at: datetime | None
+    completed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStep:
+    """What a replay needs of a step."""
+
+    step_id: str
+    ordinal: int
+    status: StepStatus
+    output: str | None
+    error: str | None
+    attempts: int
+
+
+@store_call(Kind.READ, idempotent=True)
+async def get(db: Database, run_id: int) -> RunRow:
+    rows = await db.fetch(_SQL["get_run"], run_id=run_id)
+    if not rows:
+        raise RunNotFound(run_id)
+    return _row(rows[0])
+
+
+@store_call(Kind.READ, idempotent=True)
+async def page(
+    db: Database, workflow_id: int, *, status: RunStatus | None, limit: int, before: int | None
+) -> list[RunRow]:
+    rows = await db.fetch(
+        _SQL["list_runs"],
+        workflow_id=workflow_id,
+        status=None if status is None else str(status),
+        most=limit,
+        before=_NEWEST if before is None else before,
+    )
+    return [_row(row) for row in rows]
+
+
+@store_call(Kind.READ, idempotent=True)
+async def finished(db: Database, run_ids: Sequence[int]) -> set[int]:
+    """Those of the given that have come to an end."""
+    return {row[0] for row in await db.fetch(_SQL["finished_runs"], run_ids=run_ids)}
+
+
+@store_call(Kind.READ, idempotent=True)
+async def steps(db: Database, run_id: int) -> list[StepRow]:
+    rows = await db.fetch(_SQL["list_steps"], run_id=run_id)
+    return [StepRow(row[0], row[1], StepStatus(row[2]), *row[3:]) for row in rows]
+
+
+@store_call(Kind.READ, idempotent=True)
+async def recorded_steps(db: Database, run_ids: Sequence[int]) -> dict[int, dict[str, RecordedStep]]:
+    """The steps of many runs at once, by run and step id."""
+    found: dict[int, dict[str, RecordedStep]] = {run_id: {} for run_id in run_ids}
+    for run_id, step_id, ordinal, status, output, error, attempts in await db.fetch(
+        _SQL["steps_of_runs"], run_ids=run_ids
+    ):
+        found[run_id][step_id] = RecordedStep(step_id, ordinal, StepStatus(status), output, error, attempts)
+    return found
+
+
+def _row(row: Sequence[object]) -> RunRow:
+    run_id, workflow, status, *rest = row
+    return RunRow(run_id, workflow, RunStatus(str(status)), *rest)  # type: ignore[arg-type]

@@ -1,0 +1,39 @@
+-- name: _run
+r.run_id, w.name, r.status, {text r.input}, {text r.output}, {text r.error}, r.last_error, r.created_at, r.started_at,
+    r.paused_at, r.completed_at, r.updated_at, r.worker_id, r.attempt, r.max_attempts, r.priority, r.idempotency_key,
+    r.parent_run_id, r.waiting_for, {text r.attributes}, r.deleted_at, r.delete_reason
+
+-- name: get_run
+select {include _run}
+from pgqrs_workflow_runs as r
+join pgqrs_workflows as w on w.workflow_id = r.workflow_id
+where r.run_id = :run_id;
+
+-- name: list_runs
+-- Newest first, a page at a time, by the index on (workflow_id, run_id desc).
+select {include _run}
+from pgqrs_workflow_runs as r
+join pgqrs_workflows as w on w.workflow_id = r.workflow_id
+where r.workflow_id = :workflow_id
+  and r.run_id < :before
+  and r.deleted_at is null
+  and (cast(:status as text) is null or r.status = :status)
+order by r.run_id desc
+limit :most;
+
+-- name: finished_runs
+-- Which of the given have come to an end.
+select run_id from pgqrs_workflow_runs
+where run_id {in run_ids}
+  and status in ('SUCCESS', 'ERROR', 'CANCELLED');
+
+-- name: list_steps
+select step_id, ordinal, status, {text input}, {text output}, {text error}, attempts, started_at, completed_at
+from pgqrs_workflow_steps
+where run_id = :run_id
+order by started_at, ordinal, step_id;
+
+-- name: steps_of_runs
+select run_id, step_id, ordinal, status, {text output}, {text error}, attempts
+from pgqrs_workflow_steps
+where run_id {in run_ids};

@@ -1,0 +1,94 @@
+"""Branches: which part of a handler is asking, however its tasks are scheduled.
+
+A handler that uses `asyncio.gather`, `TaskGroup` or `create_task` runs in several tasks. Each is a branch, numbered
+by the order in which its parent *created* it, so a replay with other timing gives every step the same id. A task
+factory on the event loop does the numbering; outside a handler it does nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+current_branch: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("pgqrs_branch", default=None)
+
+
+class Branch:
+    """One task of a handler: its path (`""` for the handler itself, `2`, `2.1`), and what it has asked for so far."""
+
+    def __init__(
+        self, path: str, live: dict[Branch, None], parent: Branch | None, changed: Callable[[], None]
+    ) -> None:
+        self.path = path
+        self.parent = parent
+        self.counts: dict[str, int] = {}
+        self.ordinal = 0
+        self.children = 0
+        # Has it ever asked the context for something; is it waiting for something that may take days.
+        self.engaged = False
+        self.blocked = 0
+        self.task: asyncio.Future[Any] | None = None
+        self._live = live
+        self._changed = changed
+        live[self] = None
+
+    def child(self) -> Branch:
+        self.children += 1
+        path = f"{self.path}.{self.children}" if self.path else str(self.children)
+        return Branch(path, self._live, self, self._changed)
+
+    def end(self, _task: object = None) -> None:
+        self._live.pop(self, None)
+        self._changed()
+
+    def place(self, name: str) -> tuple[str, int]:
+        """The id and the ordinal of the next step of that name: `fetch`, `fetch#2`, `fetch@1`, `fetch@1#2`."""
+        self.engaged = True
+        count = self.counts[name] = self.counts.get(name, 0) + 1
+        ordinal, self.ordinal = self.ordinal, self.ordinal + 1
+        suffix = (f"@{self.path}" if self.path else "") + (f"#{count}" if count > 1 else "")
+        return name + suffix, ordinal
+
+
+def branch_of(step_id: str) -> str:
+    """The path of the branch that a step id belongs to."""
+    return step_id.partition("@")[2].partition("#")[0]
+
+
+def install_task_factory(loop: asyncio.AbstractEventLoop) -> None:
+    """Idempotent. A factory that is there already goes on making the tasks."""
+    inner = loop.get_task_factory()
+    if getattr(inner, "__pgqrs__", False):
+        return
+
+    def factory(
+        loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **options: Any
+    ) -> asyncio.Future[Any]:
+        context = options.pop("context", None)
+        parent = current_branch.get() if context is None else context.get(current_branch)
+        child: Branch | None = None
+        if parent is not None:
+            child = parent.child()
+            context = contextvars.copy_context() if context is None else context.copy()
+            context.run(current_branch.set, child)
+        if context is not None:
+            options["context"] = context
+        task: asyncio.Future[Any] = (
+            asyncio.Task(coro, loop=loop, **options) if inner is None else inner(loop, coro, **options)
+        )
+        if child is not None:
+            child.task = task
+            task.add_done_callback(child.end)
+        return task
+
+    factory.__pgqrs__ = True  # type: ignore[attr-defined]
+    loop.set_task_factory(factory)  # type: ignore[arg-type]
+
+
+def outside(coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """A task of the engine's own, or a step's body: part of no branch."""
+    context = contextvars.copy_context()
+    context.run(current_branch.set, None)
+    return asyncio.get_running_loop().create_task(coro, context=context)

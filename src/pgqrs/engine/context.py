@@ -1,0 +1,431 @@
+"""What a handler is given: steps, waits, children; awaited in async handlers, plain in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import contextvars
+import inspect
+import logging
+import random
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from pgqrs.db import lifecycle
+from pgqrs.db.lifecycle import NewRuns, StepRecord
+from pgqrs.db.tables import runs, workflows
+from pgqrs.db.tables.runs import RecordedStep
+from pgqrs.engine.branches import current_branch, outside
+from pgqrs.engine.execution import Execution, FailedStep, Place, Wait
+from pgqrs.engine.outcome import described
+from pgqrs.engine.registry import return_type
+from pgqrs.errors import (
+    ConfigError,
+    ExecutionFailed,
+    LeaseLost,
+    PauseError,
+    PermanentError,
+    RunCancelled,
+    SerializationError,
+    StepFailed,
+    TransientError,
+    WaitTimeout,
+)
+from pgqrs.retry import RetryPolicy
+from pgqrs.serialization import decode, encode
+from pgqrs.types import RunStatus, StepStatus
+
+T = TypeVar("T")
+log = logging.getLogger("pgqrs.run")
+
+current_context: contextvars.ContextVar[Context | None] = contextvars.ContextVar("pgqrs_context", default=None)
+
+_ONCE = RetryPolicy(max_attempts=1)
+
+
+class Context:
+    """An async handler's context. A step's id is taken when `step` is *called*, its body runs when it is awaited."""
+
+    __pgqrs_context__ = True
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+        self.run_id = execution.claim.run_id
+        self.workflow = execution.handler.name
+        self.attempt = execution.claim.lease.attempts
+        self.log = logging.LoggerAdapter(log, {"run_id": self.run_id, "workflow": self.workflow})
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same in every attempt of this run: for effects outside the database."""
+        return f"run-{self.run_id}"
+
+    @property
+    def cancelled(self) -> bool:
+        """True when the run was cancelled, or is somebody else's by now: stop what you are doing."""
+        return self._execution.cancelled or self._execution.lost
+
+    # -- steps -------------------------------------------------------------------------------------------
+
+    def step(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *args: Any,
+        retry: RetryPolicy | None = None,
+        timeout: float | None = None,
+        **kwargs: Any,
+    ) -> Awaitable[Any]:
+        """Runs `function` once and remembers what it returned: a replay gets that without running it.
+
+        Async functions run on the loop, plain ones in a thread. The value returned is what is on record, decoded, so
+        that the first run and a replay can never differ.
+        """
+        place = self._execution.place(checked_step_name(name))
+        return self._step(place, function, args, kwargs, retry or _ONCE, timeout)
+
+    async def _step(  # noqa: PLR0917 - the parts of one call
+        self,
+        place: Place,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        retry: RetryPolicy,
+        seconds: float | None,
+    ) -> Any:
+        execution = self._execution
+        recorded = execution.recorded(place)
+        if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):
+            return self._replayed(recorded, place, function)
+        attempts = (recorded.attempts if recorded else 0) + 1
+        execution.begin()
+        # Shielded: when a sibling gives up, what is in flight here still finishes and is recorded.
+        body = outside(self._attempt(place, function, args, kwargs, retry, seconds, attempts))
+        try:
+            wait, value = await asyncio.shield(body)
+        except asyncio.CancelledError:
+            if execution.cancelled or execution.lost:
+                body.cancel()
+            raise
+        if wait is not None:
+            await execution.wait(wait)
+        return value
+
+    async def _attempt(  # noqa: PLR0917 - as above
+        self,
+        place: Place,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        retry: RetryPolicy,
+        seconds: float | None,
+        attempts: int,
+    ) -> tuple[Wait | None, Any]:
+        """(None, value) when it is recorded; (what to wait for, None) when it has to be tried again later."""
+        execution = self._execution
+        try:
+            async with asyncio.timeout(seconds):
+                result = await _called(function, args, kwargs)
+            text = encode(result, max_bytes=execution.config.max_payload_bytes)
+            await execution.record(
+                StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=text, attempts=attempts)
+            )
+            return None, decode(text, return_type(function))
+        except PauseError as error:
+            record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, attempts=attempts)
+            return Wait(str(error) or place.step_id, record), None
+        except (LeaseLost, RunCancelled):
+            raise
+        except Exception as error:  # noqa: BLE001 - a step may raise anything
+            return await self._failed(place, error, retry, attempts), None
+        finally:
+            execution.finish()
+
+    async def _failed(self, place: Place, error: Exception, retry: RetryPolicy, attempts: int) -> Wait:
+        """Another attempt later, or the error on record and up to the handler."""
+        execution = self._execution
+        text, _ = described(error)
+        permanent = isinstance(error, PermanentError | SerializationError) or not retry.retries(error)
+        if attempts < retry.max_attempts and not permanent:
+            asked = error.retry_after if isinstance(error, TransientError) else None
+            until = execution.now() + timedelta(seconds=retry.delay(attempts) if asked is None else asked)
+            record = StepRecord(place.step_id, place.ordinal, StepStatus.PENDING, error=text, attempts=attempts)
+            return Wait(f"retry of {place.step_id}", record, until=until, retry=True)
+        record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR, error=text, attempts=attempts)
+        await execution.record(record)
+        execution.failed.append(FailedStep(record, error))
+        raise error
+
+    def _replayed(self, recorded: RecordedStep, place: Place, function: Callable[..., Any]) -> Any:
+        if recorded.status is StepStatus.SUCCESS:
+            return decode(recorded.output or "null", return_type(function))
+        error = self._error_again(recorded)
+        record = StepRecord(
+            place.step_id, place.ordinal, StepStatus.ERROR, error=recorded.error, attempts=recorded.attempts
+        )
+        self._execution.failed.append(FailedStep(record, error))
+        raise error
+
+    def _error_again(self, recorded: RecordedStep) -> Exception:
+        """The recorded error as the class that the handler's own module knows under that name, else StepFailed."""
+        details = decode(recorded.error or "{}")
+        name, message = details.get("type", "Exception"), details.get("message", "")
+        known = getattr(self._execution.handler.function, "__globals__", {})
+        candidate = known.get(name) or getattr(builtins, name, None)
+        if isinstance(candidate, type) and issubclass(candidate, Exception):
+            error = candidate.__new__(candidate)
+            error.args = (message,)
+            return error
+        return StepFailed(recorded.step_id, kind=name, message=message)
+
+    # -- waiting -----------------------------------------------------------------------------------------
+
+    def sleep(self, seconds: float | timedelta) -> Awaitable[None]:
+        """Wakes at the time that was fixed when it was first asked for; holds nothing meanwhile."""
+        length = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
+        return self._sleep(self._execution.place("sleep"), length)
+
+    async def _sleep(self, place: Place, length: timedelta) -> None:
+        execution = self._execution
+        recorded = execution.recorded(place)
+        if recorded is not None and recorded.status is StepStatus.SUCCESS:
+            return
+        until = decode(recorded.output, datetime) if recorded and recorded.output else execution.now() + length
+        if until > execution.now():
+            record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, output=encode(until))
+            await execution.wait(Wait(f"sleep until {until:%Y-%m-%d %H:%M:%S}", record, until=until))
+        await execution.record(StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=encode(until)))
+
+    def pause(self, message: str = "resume") -> Awaitable[Any]:
+        """Waits until somebody resumes this run; gives the data that they resume it with."""
+        return self._pause(self._execution.place("pause"), message)
+
+    async def _pause(self, place: Place, message: str) -> Any:
+        recorded = self._execution.recorded(place)
+        if recorded is not None and recorded.status is StepStatus.SUCCESS:
+            return decode(recorded.output or "null")
+        record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED)
+        await self._execution.wait(Wait(message, record))
+        raise AssertionError("a wait does not return")
+
+    def wait_for(self, name: str, *, timeout: float | None = None, type: Any = Any) -> Awaitable[Any]:  # noqa: A002 - the design's word
+        """The oldest unread signal of that name, sent before or after this call; WaitTimeout after `timeout`."""
+        return self._wait_for(self._execution.place(f"wait_for:{checked_step_name(name)}"), name, timeout, type)
+
+    async def _wait_for(self, place: Place, name: str, seconds: float | None, as_type: Any) -> Any:
+        execution = self._execution
+        recorded = execution.recorded(place)
+        if recorded is not None and recorded.status is StepStatus.SUCCESS:
+            return decode(recorded.output or "null", as_type)
+        if recorded is not None and recorded.status is StepStatus.ERROR:
+            raise WaitTimeout(f"no signal {name!r} came in time")
+        pending = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED)
+        execution.begin()
+        try:
+            held, payload = await lifecycle.take_signal(execution.db, execution.claim.fence, pending, name=name)
+        finally:
+            execution.finish()
+        if not held:
+            execution.lost = True
+            execution.check_alive()
+        if payload is not None:
+            return decode(payload, as_type)
+        until = decode(recorded.output, datetime) if recorded and recorded.output else None
+        if until is None and seconds is not None:
+            until = execution.now() + timedelta(seconds=seconds)
+        if until is not None and until <= execution.now():
+            text, _ = described(WaitTimeout(f"no signal {name!r} came in time"))
+            await execution.record(StepRecord(place.step_id, place.ordinal, StepStatus.ERROR, error=text))
+            raise WaitTimeout(f"no signal {name!r} came in time")
+        output = None if until is None else encode(until)
+        record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, output=output)
+        await execution.wait(Wait(name, record, until=until, signal=name))
+        raise AssertionError("a wait does not return")
+
+    # -- children ----------------------------------------------------------------------------------------
+
+    def spawn(self, workflow: Any, params: Any = None) -> Awaitable[Child]:
+        """Starts a child run, once however often this is replayed; `await child.result()` waits for it."""
+        return self._spawn_one(self._execution.place("spawn"), _name_of(workflow), params)
+
+    async def _spawn_one(self, place: Place, workflow: str, params: Any) -> Child:
+        [child] = await self._spawn(place, workflow, [params])
+        return child
+
+    def map(self, workflow: Any, items: Iterable[Any], *, limit: int | None = None) -> Awaitable[list[Any]]:
+        """One child run per item, `limit` of them at a time; their results in the order of the items."""
+        return self._map(_name_of(workflow), list(items), limit)
+
+    async def _map(self, workflow: str, items: list[Any], limit: int | None) -> list[Any]:
+        size = limit or max(len(items), 1)
+        results: list[Any] = []
+        for start in range(0, len(items), size):
+            children = await self._spawn(self._execution.place("spawn"), workflow, items[start : start + size])
+            results += await self.gather(*(child.result() for child in children))
+        return results
+
+    async def _spawn(self, place: Place, workflow: str, inputs: list[Any]) -> list[Child]:
+        execution = self._execution
+        recorded = execution.recorded(place)
+        if recorded is not None and recorded.status is StepStatus.SUCCESS:
+            return [Child(self, run_id) for run_id in decode(recorded.output or "[]")]
+        execution.begin()
+        try:
+            found = await workflows.get(execution.db, workflow)
+            new = NewRuns(
+                found.workflow_id,
+                found.queue_id,
+                [encode(value, max_bytes=execution.config.max_payload_bytes) for value in inputs],
+                max_attempts=execution.config.max_attempts,
+                parent_run_id=self.run_id,
+            )
+            pending = StepRecord(place.step_id, place.ordinal, StepStatus.PENDING)
+            run_ids = await lifecycle.spawn(execution.db, execution.claim.fence, pending, new)
+        finally:
+            execution.finish()
+        if run_ids is None:
+            execution.lost = True
+            execution.check_alive()
+        execution.db.hints.announce([found.queue_id])
+        return [Child(self, run_id) for run_id in run_ids or ()]
+
+    def gather(self, *awaitables: Awaitable[Any]) -> Awaitable[list[Any]]:
+        """As `asyncio.gather`."""
+        return asyncio.gather(*awaitables)
+
+    async def _child_result(self, place: Place, run_id: int) -> Any:
+        execution = self._execution
+        recorded = execution.recorded(place)
+        if recorded is not None and recorded.status is StepStatus.SUCCESS:
+            return _result(run_id, *decode(recorded.output or "null"))
+        execution.begin()
+        try:
+            row = await runs.get(execution.db, run_id)
+            if row.status in lifecycle.ENDED:
+                details = decode(row.output or "null") if row.status is RunStatus.SUCCESS else row.last_error
+                text = encode([str(row.status), details])
+                await execution.record(StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=text))
+                return _result(run_id, str(row.status), decode(encode(details)))
+        finally:
+            execution.finish()
+        record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED)
+        await execution.wait(Wait(f"run {run_id}", record, children=True))
+        raise AssertionError("a wait does not return")
+
+    # -- recorded answers --------------------------------------------------------------------------------
+
+    def now(self) -> Awaitable[datetime]:
+        """The database's time, on record."""
+        return self.step("now", _typed(self._execution.now, datetime))
+
+    def uuid(self) -> Awaitable[uuid.UUID]:
+        return self.step("uuid", _typed(uuid.uuid4, uuid.UUID))
+
+    def random(self) -> Awaitable[float]:
+        return self.step("random", _typed(random.random, float))
+
+
+class Child:
+    """A run that this run has started."""
+
+    def __init__(self, context: Context, run_id: int) -> None:
+        self._context = context
+        self.run_id = run_id
+
+    def result(self) -> Awaitable[Any]:
+        """What the child returned; ExecutionFailed or RunCancelled if it did not."""
+        execution = self._context._execution  # noqa: SLF001 - a part of the context
+        return self._context._child_result(execution.place(f"result:{self.run_id}"), self.run_id)  # noqa: SLF001
+
+
+class SyncContext:
+    """A plain handler's context: the same names without `await`. The handler and its steps run in a thread."""
+
+    __pgqrs_context__ = True
+
+    def __init__(self, context: Context, loop: asyncio.AbstractEventLoop) -> None:
+        self._context = context
+        self._loop = loop
+        self.run_id, self.workflow, self.attempt = context.run_id, context.workflow, context.attempt
+        self.idempotency_key, self.log = context.idempotency_key, context.log
+
+    @property
+    def cancelled(self) -> bool:
+        return self._context.cancelled
+
+    def __getattr__(self, name: str) -> Any:
+        verb = getattr(self._context, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            # Called and awaited over there, in the branch that asks here.
+            branch = current_branch.get()
+
+            async def over_there() -> Any:
+                current_branch.set(branch)
+                result = await verb(*args, **kwargs)
+                return SyncChild(result, self._loop) if isinstance(result, Child) else result
+
+            return _over_there(over_there(), self._loop)
+
+        return call
+
+
+class SyncChild:
+    def __init__(self, child: Child, loop: asyncio.AbstractEventLoop) -> None:
+        self._child = child
+        self._loop = loop
+        self.run_id = child.run_id
+
+    def result(self) -> Any:
+        async def over_there() -> Any:
+            return await self._child.result()
+
+        return _over_there(over_there(), self._loop)
+
+
+def _over_there(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
+    """On the event loop, as a task that is no branch of the handler's."""
+    context = contextvars.copy_context()
+    context.run(current_branch.set, None)
+    return context.run(asyncio.run_coroutine_threadsafe, work, loop).result()
+
+
+def checked_step_name(name: object) -> str:
+    if isinstance(name, str) and 1 <= len(name) <= 200 and name.isprintable() and not set("@#") & set(name):
+        return name
+    raise ConfigError(
+        f"step name {str(name)[:60]!r} is not allowed; use 1 to 200 printable characters without '@' and '#'"
+    )
+
+
+async def _called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return await function(*args, **kwargs)
+    result = await asyncio.to_thread(function, *args, **kwargs)
+    return await result if inspect.isawaitable(result) else result
+
+
+def _typed(function: Callable[[], T], kind: type[T]) -> Callable[[], Coroutine[Any, Any, T]]:
+    """As an async function whose annotation brings the type back from the record."""
+
+    async def answer() -> T:
+        return function()
+
+    answer.__annotations__["return"] = kind
+    return answer
+
+
+def _name_of(workflow: Any) -> str:
+    return workflow if isinstance(workflow, str) else str(workflow.name)
+
+
+def _result(run_id: int, status: str, details: Any) -> Any:
+    match status:
+        case RunStatus.SUCCESS:
+            return details
+        case RunStatus.CANCELLED:
+            raise RunCancelled(run_id, details)
+        case _:
+            raise ExecutionFailed(run_id, details)

@@ -1,0 +1,234 @@
+"""One pass over a handler: what was recorded, what is in flight, what it waits for; shared by both contexts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pgqrs.config import Config
+from pgqrs.db.driver import Driver
+from pgqrs.db.lifecycle import Claim, StepRecord, Write, Yielding
+from pgqrs.db.tables.runs import RecordedStep
+from pgqrs.engine.branches import Branch, branch_of, current_branch
+from pgqrs.engine.committer import Committer
+from pgqrs.engine.registry import Handler
+from pgqrs.errors import LeaseLost, NonDeterminism, RunCancelled
+from pgqrs.types import RunStatus, StepStatus
+
+# A task of the handler that has not used the context yet may be about to: it gets this long before the run is put to
+# rest without it. Longer waits belong into steps.
+_GRACE_SECONDS = 1.0
+
+
+class Suspend(BaseException):
+    """The run waits, perhaps for days: unwind, and give up the lease. No `except Exception` stops it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a step stands: its id, and its ordinal within its branch."""
+
+    step_id: str
+    ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a branch waits for. `retry` tells a step's own backoff from waiting for the world outside."""
+
+    label: str
+    step: StepRecord
+    until: datetime | None = None
+    signal: str | None = None
+    children: bool = False
+    retry: bool = False
+
+
+@dataclass(slots=True)
+class FailedStep:
+    """A step that failed in this pass, and the error that its caller saw."""
+
+    record: StepRecord
+    error: BaseException
+
+
+class Execution:
+    """The state of one pass. Methods are called on the event loop only."""
+
+    def __init__(self, claim: Claim, handler: Handler, *, db: Driver, config: Config, committer: Committer) -> None:
+        self.claim = claim
+        self.handler = handler
+        self.db = db
+        self.config = config
+        self.suspended = False
+        self.cancelled = False
+        self.lost = False
+        self.failed: list[FailedStep] = []
+        self._committer = committer
+        self._requested: set[str] = set()
+        self._by_place = {(branch_of(s.step_id), s.ordinal): s for s in claim.steps.values()}
+        self._waits: dict[str, Wait] = {}
+        self._blocked: list[asyncio.Future[None]] = []
+        self._in_flight = 0
+        self._landed = asyncio.Event()
+        self._live: dict[Branch, None] = {}
+        self._leased = time.monotonic()
+        self.root = Branch("", self._live, None, self.settle_down)
+
+    # -- identity ----------------------------------------------------------------------------------------
+
+    def branch(self) -> Branch:
+        return current_branch.get() or self.root
+
+    def place(self, name: str) -> Place:
+        """The next step of that name in the branch that asks; NonDeterminism when another one is on record there."""
+        if self.suspended:
+            raise Suspend
+        branch = self.branch()
+        step_id, ordinal = branch.place(name)
+        recorded = self._by_place.get((branch.path, ordinal))
+        if recorded is not None and recorded.step_id != step_id:
+            raise NonDeterminism(
+                f"run {self.claim.run_id} asks for step {step_id!r} where {recorded.step_id!r} is on record: the "
+                "code has changed since; deploy the old code under this name, or reset the run"
+            )
+        self._requested.add(step_id)
+        return Place(step_id, ordinal)
+
+    def recorded(self, place: Place) -> RecordedStep | None:
+        return self.claim.steps.get(place.step_id)
+
+    def check_all_were_asked_for(self) -> None:
+        """At the end of the handler: a completed step of its main branch that nobody asked for was removed."""
+        for step in self.claim.steps.values():
+            done = step.status is StepStatus.SUCCESS and not branch_of(step.step_id)
+            if done and step.step_id not in self._requested:
+                raise NonDeterminism(
+                    f"run {self.claim.run_id} ended without step {step.step_id!r}, which is on record: the code has "
+                    "changed since; deploy the old code under this name, or reset the run"
+                )
+
+    # -- time --------------------------------------------------------------------------------------------
+
+    def now(self) -> datetime:
+        """The database's time: what it said at the lease, plus what has passed since; or the hand-set clock's."""
+        return self.db.clock.now() or self.claim.now + timedelta(seconds=time.monotonic() - self._leased)
+
+    # -- writing -----------------------------------------------------------------------------------------
+
+    async def record(self, *steps: StepRecord) -> None:
+        """Durable when it returns."""
+        self.check_alive()
+        try:
+            await self._committer.write(Write(self.claim.fence, steps))
+        except LeaseLost:
+            self.lost = True
+            raise
+
+    def check_alive(self) -> None:
+        if self.cancelled:
+            raise RunCancelled(self.claim.run_id)
+        if self.lost:
+            raise LeaseLost(f"run {self.claim.run_id} was leased again or cancelled; nothing more is done here")
+
+    def begin(self) -> None:
+        self.check_alive()
+        self._in_flight += 1
+
+    def finish(self) -> None:
+        self._in_flight -= 1
+        if not self._in_flight:
+            self._landed.set()
+        self.settle_down()
+
+    async def wind_up(self) -> None:
+        """The handler is done: what is still in flight finishes and is recorded, then its other tasks are ended."""
+        while self._in_flight:
+            self._landed.clear()
+            await self._landed.wait()
+        tasks = [branch.task for branch in self._live if branch.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- waiting -----------------------------------------------------------------------------------------
+
+    async def wait(self, wait: Wait) -> None:
+        """Raises Suspend, when every other branch has come to rest too."""
+        self.note(wait)
+        branch = self.branch()
+        branch.engaged = True
+        branch.blocked += 1
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._blocked.append(future)
+        self.settle_down()
+        try:
+            await future
+        finally:
+            branch.blocked -= 1
+
+    def note(self, wait: Wait) -> None:
+        self._waits[wait.step.step_id] = wait
+
+    def settle_down(self) -> None:
+        """If nothing is in flight and every branch waits, put the run to rest."""
+        if self.suspended or not self._waits or self._in_flight:
+            return
+        parents = {branch.parent for branch in self._live}
+        leaves = [branch for branch in self._live if branch not in parents]
+        if any(leaf.engaged and not leaf.blocked for leaf in leaves):
+            return
+        if all(leaf.blocked for leaf in leaves):
+            self._rest()
+        else:
+            asyncio.get_running_loop().call_later(_GRACE_SECONDS, self._rest_if_still_quiet)
+
+    def _rest_if_still_quiet(self) -> None:
+        parents = {branch.parent for branch in self._live}
+        if not self._in_flight and all(b.blocked or not b.engaged for b in self._live if b not in parents):
+            self._rest()
+
+    def _rest(self) -> None:
+        self.suspended = True
+        for future in self._blocked:
+            if not future.done():
+                future.set_exception(Suspend())
+
+    def yielding(self) -> tuple[Yielding, tuple[StepRecord, ...]]:
+        """All waits of this pass as one: the earliest time, every signal, what to show to people."""
+        waits = list(self._waits.values())
+        times = [wait.until for wait in waits if wait.until is not None]
+        status = RunStatus.RUNNING if all(wait.retry for wait in waits) else RunStatus.PAUSED
+        return (
+            Yielding(
+                status,
+                run_at=min(times) if times else None,
+                # Nothing to wait for but somebody's word: look again now and then all the same.
+                delay=self.config.pause_check_interval_seconds,
+                waiting_for=", ".join(wait.label for wait in waits),
+                signals=tuple(wait.signal for wait in waits if wait.signal is not None),
+                children=any(wait.children for wait in waits),
+            ),
+            tuple(wait.step for wait in waits),
+        )
+
+    def steps_to_try_again(self, error: BaseException) -> tuple[StepRecord, ...]:
+        """The failed steps whose error has left the handler: the next attempt runs them anew."""
+        chain: set[int] = set()
+        link: BaseException | None = error
+        while link is not None and id(link) not in chain:
+            chain.add(id(link))
+            link = link.__cause__ or link.__context__
+        return tuple(
+            StepRecord(
+                s.record.step_id,
+                s.record.ordinal,
+                StepStatus.PENDING,
+                error=s.record.error,
+                attempts=s.record.attempts,
+            )
+            for s in self.failed
+            if id(s.error) in chain
+        )

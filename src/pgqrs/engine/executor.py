@@ -1,0 +1,139 @@
+"""Executing a run is a short pipeline that ends in one Outcome, which is recorded in one place."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from pgqrs.config import Config
+from pgqrs.db.driver import Driver
+from pgqrs.db.lifecycle import Claim, Ending, Write, Yielding
+from pgqrs.engine.branches import current_branch, install_task_factory, outside
+from pgqrs.engine.committer import Committer
+from pgqrs.engine.context import Context, SyncContext, current_context
+from pgqrs.engine.execution import Execution, Suspend
+from pgqrs.engine.heartbeat import Heartbeat
+from pgqrs.engine.outcome import Outcome, failure
+from pgqrs.engine.registry import Handler
+from pgqrs.errors import LeaseLost, PermanentError, RunCancelled
+from pgqrs.retry import RetryPolicy
+from pgqrs.serialization import encode
+from pgqrs.types import RunStatus
+
+log = logging.getLogger("pgqrs.run")
+
+
+class Executor:
+    """Runs handlers for one worker."""
+
+    def __init__(self, db: Driver, config: Config, committer: Committer, heartbeat: Heartbeat) -> None:
+        self._db = db
+        self._config = config
+        self._committer = committer
+        self._heartbeat = heartbeat
+        install_task_factory(asyncio.get_running_loop())
+
+    async def execute(
+        self, claim: Claim, handler: Handler, *, once: bool = False
+    ) -> tuple[Outcome, BaseException | None]:
+        """One pass, recorded: how it ended, and the error that left the handler.
+
+        `once` is for direct calls: an error is the caller's, so the run ends in ERROR instead of being retried.
+        Raises LeaseLost when the run is somebody else's by now: then nothing is recorded.
+        """
+        execution = Execution(claim, handler, db=self._db, config=self._config, committer=self._committer)
+        message_id, token = claim.lease.fence
+        running = outside(self._run(execution))
+        self._heartbeat.hold(message_id, token, _when_lost(execution, running, asyncio.get_running_loop()))
+        try:
+            outcome, error = await self._outcome(execution, running, once=once)
+            await self._committer.write(Write(claim.fence, outcome.steps, outcome.end))
+        finally:
+            self._heartbeat.let_go(message_id, token)
+        return outcome, error
+
+    async def _outcome(
+        self, execution: Execution, running: asyncio.Task[Any], *, once: bool
+    ) -> tuple[Outcome, BaseException | None]:
+        """Result or exception, as one value."""
+        try:
+            text = await asyncio.shield(running)
+        except asyncio.CancelledError:
+            # Either the lease is lost (and the handler was cancelled for it), or we are to hand the run back.
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            execution.check_alive()
+            return Outcome(Yielding(RunStatus.PENDING)), None
+        except BaseException as error:  # noqa: BLE001 - a handler may raise anything
+            await execution.wind_up()
+            return self._decided(execution, error, once=once)
+        await execution.wind_up()
+        return Outcome(Ending(RunStatus.SUCCESS, output=text)), None
+
+    def _decided(
+        self, execution: Execution, error: BaseException, *, once: bool
+    ) -> tuple[Outcome, BaseException | None]:
+        if execution.suspended and _is_suspension(error):
+            end, steps = execution.yielding()
+            return Outcome(end, steps), None
+        if isinstance(error, LeaseLost | RunCancelled):
+            raise LeaseLost(f"run {execution.claim.run_id} is not ours any more; nothing was recorded") from error
+        policy = execution.handler.retry or RetryPolicy()
+        policy = _with_attempts(policy, 1 if once else execution.claim.max_attempts)
+        end_: Ending | Yielding = failure(
+            error,
+            attempt=execution.claim.lease.attempts,
+            policy=policy,
+            pause_seconds=self._config.pause_check_interval_seconds,
+        )
+        again = execution.steps_to_try_again(error) if isinstance(end_, Yielding) else ()
+        log.info("run %d: %s", execution.claim.run_id, end_.last_error or end_.status)
+        return Outcome(end_, again), error
+
+    async def _run(self, execution: Execution) -> str:
+        """The handler's result as text; its arguments and its result are checked like everything else it does."""
+        handler, config = execution.handler, self._config
+        arguments = handler.decode_input(execution.claim.input)
+        context = Context(execution)
+        current_branch.set(execution.root)
+        current_context.set(context)
+        if handler.is_async:
+            given = (context,) if handler.takes_context else ()
+            value = await handler.function(*given, **arguments)
+        else:
+            plain = SyncContext(context, asyncio.get_running_loop())
+            given_plain = (plain,) if handler.takes_context else ()
+            value = await asyncio.to_thread(handler.function, *given_plain, **arguments)
+        if execution.suspended:
+            raise PermanentError(
+                "the handler swallowed its suspension (an `except BaseException` or a bare `except` around a wait?)"
+            )
+        execution.check_all_were_asked_for()
+        return encode(value, max_bytes=config.max_payload_bytes)
+
+
+def _when_lost(
+    execution: Execution, running: asyncio.Task[Any], loop: asyncio.AbstractEventLoop
+) -> Callable[[], None]:
+    def stop() -> None:
+        execution.lost = True
+        running.cancel()
+
+    def lost() -> None:
+        log.warning("run %d: lease lost", execution.claim.run_id)
+        loop.call_soon_threadsafe(stop)
+
+    return lost
+
+
+def _is_suspension(error: BaseException) -> bool:
+    """Suspend itself, or a group of them as TaskGroup raises it."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(_is_suspension(each) for each in error.exceptions)
+    return isinstance(error, Suspend)
+
+
+def _with_attempts(policy: RetryPolicy, max_attempts: int) -> RetryPolicy:
+    return RetryPolicy(max_attempts, policy.base, policy.cap, policy.jitter, policy.retry_on, policy.give_up_on)

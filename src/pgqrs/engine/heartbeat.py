@@ -1,0 +1,115 @@
+"""Keeps the leases of a process alive, from a thread of its own, and fences the process when it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pgqrs.config import Config
+from pgqrs.db.driver import Driver
+from pgqrs.db.drivers import open_driver
+from pgqrs.db.tables import messages, workers
+from pgqrs.errors import PgqrsError
+
+log = logging.getLogger("pgqrs.worker")
+
+
+@dataclass(slots=True)
+class _Held:
+    token: int
+    renewed: float
+    lost: Callable[[], None]
+
+
+class Heartbeat:
+    """All leases renewed in one statement, every third of a lease.
+
+    A step that blocks the event loop does not block this thread. If the database cannot be reached until shortly
+    before a lease would run out, its holder is told that it is lost: the worker stops before the database hands over.
+    """
+
+    def __init__(self, db: Driver, config: Config, *, worker_id: int, lease_seconds: float) -> None:
+        self._db = db
+        self._config = config
+        self._worker_id = worker_id
+        self._lease_seconds = lease_seconds
+        self._held: dict[int, _Held] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+
+    def hold(self, message_id: int, token: int, lost: Callable[[], None]) -> None:
+        """From now on the lease is renewed; `lost` is called once, from the thread, when it is gone."""
+        with self._lock:
+            self._held[message_id] = _Held(token, time.monotonic(), lost)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="pgqrs-heartbeat", daemon=True)
+            self._thread.start()
+
+    def let_go(self, message_id: int, token: int) -> None:
+        with self._lock:
+            held = self._held.get(message_id)
+            if held is not None and held.token == token:
+                del self._held[message_id]
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.run(self._beat_forever())
+
+    async def _beat_forever(self) -> None:
+        """On PostgreSQL with a connection of its own; SQLite's writer serves any thread."""
+        own: Driver | None = None
+        try:
+            while not await asyncio.to_thread(self._stop.wait, self._lease_seconds / 3):
+                try:
+                    if own is None:
+                        own = await self._connect()
+                    async with asyncio.timeout(self._lease_seconds / 3):
+                        await self._beat(own)
+                except (PgqrsError, TimeoutError, OSError) as error:
+                    log.warning("heartbeat failed: %s", error)
+                self._give_up_what_is_due()
+        finally:
+            if own is not None and own is not self._db:
+                await own.close()
+
+    async def _connect(self) -> Driver:
+        if not self._db.dialect.is_postgres:
+            return self._db
+        return await open_driver(self._config.with_changes(pool_size=1, listen_dsn=""), self._db.clock)
+
+    async def _beat(self, db: Driver) -> None:
+        with self._lock:
+            fences = [(message_id, held.token) for message_id, held in self._held.items()]
+        started = time.monotonic()
+        await workers.heartbeat(db, self._worker_id)
+        kept = await messages.extend(db, fences, seconds=self._lease_seconds) if fences else set()
+        with self._lock:
+            lost = []
+            for message_id, token in fences:
+                held = self._held.get(message_id)
+                if held is None or held.token != token:
+                    continue
+                if message_id in kept:
+                    held.renewed = started
+                else:
+                    lost.append(self._held.pop(message_id))
+        for each in lost:
+            each.lost()
+
+    def _give_up_what_is_due(self) -> None:
+        """Self-fencing: a tenth of a lease before the database would give it to somebody else."""
+        limit = time.monotonic() - self._lease_seconds * 0.9
+        with self._lock:
+            due = [message_id for message_id, held in self._held.items() if held.renewed < limit]
+            lost = [self._held.pop(message_id) for message_id in due]
+        for each in lost:
+            each.lost()

@@ -1,0 +1,65 @@
+"""How one pass over a handler ended, as one value; the only place where exceptions become decisions."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+
+from pgqrs.db.lifecycle import Ending, StepRecord, Yielding
+from pgqrs.errors import NonDeterminism, PauseError, PermanentError, SerializationError, TransientError
+from pgqrs.retry import RetryPolicy
+from pgqrs.serialization import encode
+from pgqrs.types import RunStatus
+
+# Enough to find the line; a traceback of a deep recursion is not kept whole.
+_MOST_TRACEBACK = 8_000
+_MOST_MESSAGE = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is to be recorded of a pass: its last steps, and how it ended."""
+
+    end: Ending | Yielding
+    steps: tuple[StepRecord, ...] = ()
+
+
+def failure(error: BaseException, *, attempt: int, policy: RetryPolicy, pause_seconds: float) -> Ending | Yielding:
+    """What an exception that left the handler means for its run."""
+    text, summary = described(error)
+    match error:
+        case PauseError():
+            return Yielding(RunStatus.PAUSED, delay=pause_seconds, waiting_for=str(error) or "resume")
+        case NonDeterminism():
+            return Yielding(
+                RunStatus.PAUSED,
+                delay=pause_seconds,
+                waiting_for=f"parked: {error}"[:_MOST_MESSAGE],
+                last_error=summary,
+            )
+        case PermanentError() | SerializationError():
+            return Ending(RunStatus.ERROR, error=text, last_error=summary)
+        case _ if attempt >= policy.max_attempts or not policy.retries(error):
+            return Ending(RunStatus.ERROR, error=text, last_error=summary)
+        case TransientError(retry_after=float() | int() as seconds):
+            return _retry(seconds, text, summary)
+        case _:
+            return _retry(policy.delay(attempt), text, summary)
+
+
+def _retry(seconds: float, text: str, summary: str) -> Yielding:
+    return Yielding(RunStatus.RUNNING, delay=float(seconds), count_attempt=True, error=text, last_error=summary)
+
+
+def described(error: BaseException) -> tuple[str, str]:
+    """An error as JSON for the record, and as one line for people."""
+    name = type(error).__name__
+    message = _storable(str(error))[:_MOST_MESSAGE]
+    trace = _storable("".join(traceback.format_exception(error)))[-_MOST_TRACEBACK:]
+    text = encode({"type": name, "message": message, "traceback": trace})
+    return text, f"{name}: {message}" if message else name
+
+
+def _storable(text: str) -> str:
+    """Messages may quote anything; the record takes only what JSON and every database can hold."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")

@@ -1,0 +1,102 @@
+"""Handlers: what a workflow's function takes and gives, read once from its signature."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+from pgqrs.errors import ConfigError
+from pgqrs.retry import RetryPolicy
+from pgqrs.serialization import decode, encode
+
+_CONTEXT_NAMES = frozenset({"ctx", "context", "_ctx", "workflow_ctx", "wf_ctx"})
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A workflow's function and its shape."""
+
+    name: str
+    function: Callable[..., Any]
+    is_async: bool
+    takes_context: bool
+    parameters: tuple[inspect.Parameter, ...]
+    types: dict[str, Any]
+    returns: Any
+    retry: RetryPolicy | None = None
+
+    @classmethod
+    def of(cls, name: str, function: Callable[..., Any], *, retry: RetryPolicy | None = None) -> Handler:
+        function = getattr(function, "__pgqrs_handler__", function)
+        if isinstance(function, Handler):
+            return function
+        try:
+            parameters = tuple(inspect.signature(function).parameters.values())
+        except (TypeError, ValueError):
+            raise ConfigError(f"the handler of workflow {name!r} must be a function, not {function!r}") from None
+        types = _types(function)
+        takes_context = bool(parameters) and _is_context(parameters[0], types)
+        return cls(
+            name=name,
+            function=function,
+            is_async=inspect.iscoroutinefunction(inspect.unwrap(function)),
+            takes_context=takes_context,
+            parameters=parameters[1:] if takes_context else parameters,
+            types=types,
+            returns=types.get("return", Any),
+            retry=retry,
+        )
+
+    def encode_input(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, max_bytes: int) -> str:
+        """One argument is stored as it is, several as an object by name."""
+        if len(self.parameters) == 1 and len(args) == 1 and not kwargs:
+            return encode(args[0], max_bytes=max_bytes)
+        try:
+            bound = inspect.Signature(list(self.parameters)).bind(*args, **kwargs)
+        except TypeError as error:
+            raise ConfigError(f"workflow {self.name!r}: {error}") from None
+        if len(self.parameters) == 1 and len(bound.arguments) == 1:
+            return encode(next(iter(bound.arguments.values())), max_bytes=max_bytes)
+        return encode(dict(bound.arguments) or None, max_bytes=max_bytes)
+
+    def decode_input(self, text: str | None) -> dict[str, Any]:
+        """The stored input as the handler's arguments, of the annotated types."""
+        if not self.parameters:
+            return {}
+        if len(self.parameters) == 1:
+            only = self.parameters[0]
+            if text is None or (text == "null" and only.default is not inspect.Parameter.empty):
+                return {} if only.default is not inspect.Parameter.empty else {only.name: None}
+            return {only.name: decode(text, self.types.get(only.name, Any))}
+        plain = decode(text or "null")
+        if plain is None:
+            return {}
+        if not isinstance(plain, dict):
+            raise ConfigError(
+                f"workflow {self.name!r} takes {len(self.parameters)} arguments: trigger it with all of them"
+            )
+        return {
+            p.name: decode(encode(plain[p.name]), self.types[p.name]) if p.name in self.types else plain[p.name]
+            for p in self.parameters
+            if p.name in plain
+        }
+
+
+def return_type(function: Callable[..., Any]) -> Any:
+    """What a step's function says that it returns; Any when it does not say."""
+    return _types(function).get("return", Any)
+
+
+def _types(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function)
+    except (NameError, TypeError, AttributeError):
+        # A hint that cannot be read now (a local class, a missing import) is no hint.
+        return {}
+
+
+def _is_context(parameter: inspect.Parameter, types: dict[str, Any]) -> bool:
+    hint = types.get(parameter.name)
+    return parameter.name in _CONTEXT_NAMES or getattr(hint, "__pgqrs_context__", False) is True

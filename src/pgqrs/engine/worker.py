@@ -1,0 +1,183 @@
+"""A worker: leases runs by demand, executes them side by side, drains when it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+
+from pgqrs.config import Config
+from pgqrs.db import lifecycle
+from pgqrs.db.driver import Driver
+from pgqrs.db.hints import Subscription
+from pgqrs.db.lifecycle import Claim, Ending
+from pgqrs.db.tables import workers
+from pgqrs.engine.committer import Committer
+from pgqrs.engine.executor import Executor
+from pgqrs.engine.heartbeat import Heartbeat
+from pgqrs.engine.polling import Idling
+from pgqrs.engine.registry import Handler
+from pgqrs.errors import ConnectionFailed, LeaseLost, PgqrsError
+from pgqrs.serialization import encode
+
+log = logging.getLogger("pgqrs.worker")
+
+# How often a worker looks for runs whose workers were lost once too often. Far apart: it is a clean-up.
+_LOST_EVERY_SECONDS = 1.0
+_WORKER_LOST = encode({"type": "WorkerLost", "message": "its worker was lost in every attempt"})
+
+
+class WorkerLoop:
+    """Polls the queues of its workflows."""
+
+    def __init__(
+        self,
+        db: Driver,
+        config: Config,
+        *,
+        worker_id: int,
+        handlers: Mapping[int, Handler],
+        queue_ids: list[int],
+        concurrency: int,
+        grace_seconds: float,
+    ) -> None:
+        self.worker_id = worker_id
+        # By workflow id; a caller may exchange a handler while the worker runs.
+        self.handlers = dict(handlers)
+        self._db = db
+        self._config = config
+        self._queue_ids = queue_ids
+        self._concurrency = concurrency
+        self._grace_seconds = grace_seconds
+        self._stopping = asyncio.Event()
+        self._running: dict[asyncio.Task[None], Claim] = {}
+        self._bell: Subscription | None = None
+        self._looked_for_lost = 0.0
+        self._heartbeat = Heartbeat(db, config, worker_id=worker_id, lease_seconds=config.lease_seconds)
+        self._executor = Executor(db, config, Committer(db), self._heartbeat)
+
+    def stop(self) -> None:
+        """No more leases; `run` returns when what is running is done, or the grace time is over. Idempotent."""
+        self._stopping.set()
+        if self._bell is not None:
+            self._bell.ring()
+
+    async def run(self) -> None:
+        """Until `stop`. A cancelled worker hands back what it holds, too."""
+        idling = Idling(self._db, self._queue_ids, interval=self._config.poll_interval_seconds)
+        try:
+            with self._db.hints.subscribed(self._queue_ids) as self._bell:
+                while not self._stopping.is_set():
+                    await self._turn(self._bell, idling)
+            await self._drain(self._grace_seconds)
+        finally:
+            await self._hand_back_the_rest()
+            await asyncio.to_thread(self._heartbeat.close)
+            await _quietly(workers.stop(self._db, self.worker_id))
+
+    async def run_until_idle(self) -> None:
+        """Everything that is due now, and what comes of it; for tests and scripts."""
+        while True:
+            await self._end_lost()
+            if not await self._lease() and not self._running:
+                return
+            if self._running:
+                await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+
+    async def close(self) -> None:
+        """After `run_until_idle`: the thread and the worker's row."""
+        await self._hand_back_the_rest()
+        await asyncio.to_thread(self._heartbeat.close)
+        await _quietly(workers.stop(self._db, self.worker_id))
+
+    async def _turn(self, bell: Subscription, idling: Idling) -> None:
+        bell.clear()
+        try:
+            leased = await self._lease()
+            if leased or self._stopping.is_set():
+                return
+            if len(self._running) >= self._concurrency:
+                await self._until_a_slot_is_free()
+                return
+            await self._end_lost()
+            await idling.wait(bell, at_most=self._config.poll_interval_seconds)
+        except ConnectionFailed as error:
+            # The call has tried for retry_seconds already; a worker goes on for ever.
+            log.warning("the database is away: %s", error)
+            await asyncio.wait([asyncio.ensure_future(self._stopping.wait())], timeout=1.0)
+
+    async def _lease(self) -> int:
+        free = self._concurrency - len(self._running)
+        if free <= 0:
+            return 0
+        claims = await lifecycle.claim(
+            self._db,
+            self._queue_ids,
+            worker_id=self.worker_id,
+            batch=free,
+            lease_seconds=self._config.lease_seconds,
+            known={claim.lease.message_id for claim in self._running.values()},
+        )
+        for claim in claims:
+            task = asyncio.create_task(self._execute(claim), name=f"pgqrs-run-{claim.run_id}")
+            self._running[task] = claim
+            task.add_done_callback(self._done)
+        return len(claims)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        del self._running[task]
+        if self._bell is not None:
+            self._bell.ring()
+
+    async def _execute(self, claim: Claim) -> None:
+        try:
+            outcome, _ = await self._executor.execute(claim, self.handlers[claim.workflow_id])
+        except LeaseLost as error:
+            log.warning("run %d: %s", claim.run_id, error)
+            return
+        except PgqrsError as error:
+            # Not recorded: the lease runs out, and the run is tried again.
+            log.error("run %d could not be recorded: %s", claim.run_id, error)  # noqa: TRY400 - no trace of ours helps
+            return
+        if isinstance(outcome.end, Ending):
+            told = [-claim.run_id]
+            if claim.parent_run_id is not None:
+                told += self._queue_ids
+            self._db.hints.announce(told)
+
+    async def _until_a_slot_is_free(self) -> None:
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait([*self._running, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+
+    async def _end_lost(self) -> None:
+        if time.monotonic() - self._looked_for_lost < _LOST_EVERY_SECONDS:
+            return
+        self._looked_for_lost = time.monotonic()
+        ended = await lifecycle.end_lost(self._db, self._queue_ids, error=_WORKER_LOST, last_error="worker_lost")
+        if ended:
+            log.warning("runs %s ended in ERROR: their workers were lost in every attempt", ended)
+            self._db.hints.announce([-run_id for run_id in ended])
+
+    async def _drain(self, seconds: float) -> None:
+        if self._running:
+            await asyncio.wait(list(self._running), timeout=seconds)
+
+    async def _hand_back_the_rest(self) -> None:
+        """At once, and without counting the attempt: whoever is there takes over."""
+        unfinished = list(self._running)
+        for task in unfinished:
+            task.cancel()
+        await asyncio.gather(*unfinished, return_exceptions=True)
+        if unfinished:
+            self._db.hints.announce(self._queue_ids)
+
+
+async def _quietly(call: object) -> None:
+    """On the way out the database may be away: that must not keep the process."""
+    try:
+        async with asyncio.timeout(5):
+            await call  # type: ignore[misc]
+    except (PgqrsError, TimeoutError) as error:
+        log.debug("not signed off: %s", error)

@@ -1,0 +1,521 @@
+"""Workflows: triggered, executed, replayed; steps run once."""
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+import pgqrs
+
+
+@dataclass
+class Params:
+    bucket: str
+    count: int
+
+
+@dataclass
+class Result:
+    path: str
+    total: int
+
+
+@pytest.fixture
+async def flow(store):
+    await store.create_workflow("flow")
+    return pgqrs.workflow("flow")
+
+
+@pytest.fixture
+async def run(store, flow):
+    """Triggers the workflow with a handler and works until nothing is due; gives the run."""
+    workers = []
+
+    async def work(handler, params=None, *, run_id=None, **options):
+        if run_id is None:
+            run_id = await flow.trigger(params, **options).execute(store)
+        worker = await pgqrs.consumer("worker-1", 8080, "flow").handler(handler).create(store)
+        workers.append(worker)
+        await worker.run_until_idle()
+        return await flow.get_run(run_id, store)
+
+    yield work
+    for worker in workers:
+        await worker.close()
+
+
+async def test_a_run_is_executed_and_its_result_is_kept(run):
+    async def handler(ctx, params: Params) -> Result:
+        return Result(f"/{params.bucket}", params.count * 2)
+
+    done = await run(handler, Params("b", 21))
+
+    assert done.status == "SUCCESS"
+    assert done.output(Result) == Result("/b", 42)
+    assert done.output() == {"path": "/b", "total": 42}
+    assert (done.attempt, done.input) == (1, {"bucket": "b", "count": 21})
+
+
+async def test_a_completed_step_is_not_run_again(run, clock, store, flow):
+    calls = []
+
+    async def handler(ctx, params):
+        first = await ctx.step("first", lambda: calls.append("first") or 1)
+        if len(calls) == 1:
+            raise RuntimeError("once")
+        return first + await ctx.step("second", lambda: calls.append("second") or 2)
+
+    waiting = await run(handler)
+    assert (waiting.status, waiting.last_error) == ("RUNNING", "RuntimeError: once")
+    clock.advance(10)
+    calls.append("replay")
+    done = await run(handler, run_id=waiting.run_id)
+
+    assert done.output() == 3
+    assert calls == ["first", "replay", "second"]
+    assert done.attempt == 2
+
+
+async def test_steps_may_be_async_or_plain_and_return_what_is_on_record(run):
+    async def fetch(n: int) -> tuple[int, int]:
+        return n, n
+
+    async def handler(ctx, params):
+        pair = await ctx.step("fetch", fetch, 3)
+        again = await ctx.step("fetch", fetch, 4)
+        plain = await ctx.step("plain", lambda: {1, 2})
+        return [pair, again, plain]
+
+    done = await run(handler)
+
+    assert done.output() == [(3, 3), (4, 4), {1, 2}]
+    assert [s.step_id for s in await done.steps()] == ["fetch", "fetch#2", "plain"]
+
+
+async def test_an_error_is_retried_until_max_attempts_then_the_run_is_in_error(run, clock):
+    async def handler(ctx, params):
+        raise ValueError("never works")
+
+    waiting = await run(handler, max_attempts=2)
+    clock.advance(600)
+    done = await run(handler, run_id=waiting.run_id)
+
+    assert (done.status, done.attempt) == ("ERROR", 2)
+    assert done.error["type"] == "ValueError"
+    assert "never works" in done.error["traceback"]
+
+
+async def test_a_permanent_error_ends_the_run_at_once(run):
+    async def handler(ctx, params):
+        await ctx.step("download", missing)
+
+    def missing():
+        raise pgqrs.PermanentError("File not found")
+
+    done = await run(handler)
+
+    assert (done.status, done.last_error) == ("ERROR", "PermanentError: File not found")
+    assert [(s.step_id, s.status) for s in await done.steps()] == [("download", "ERROR")]
+
+
+async def test_a_transient_error_comes_back_after_the_time_it_names(run, clock, store):
+    async def handler(ctx, params):
+        await ctx.step("api_call", limited)
+        return "done"
+
+    tries = []
+
+    def limited():
+        tries.append(1)
+        if len(tries) == 1:
+            raise pgqrs.TransientError.with_backoff(30)
+
+    waiting = await run(handler)
+    assert waiting.status == "RUNNING"
+    assert [(s.step_id, s.status) for s in await waiting.steps()] == [("api_call", "PENDING")]
+    clock.advance(29)
+    assert (await run(handler, run_id=waiting.run_id)).status == "RUNNING"
+    clock.advance(1)
+    assert (await run(handler, run_id=waiting.run_id)).output() == "done"
+    assert len(tries) == 2
+
+
+async def test_a_paused_run_resumes_with_the_data_given(run, store, flow):
+    async def handler(ctx, params):
+        await ctx.step("send_approval_request", lambda: None)
+        approval = await ctx.step("wait_for_approval", wait)
+        return approval["by"]
+
+    def wait():
+        raise pgqrs.PauseError("Waiting for approval")
+
+    paused = await run(handler)
+    assert (paused.status, paused.waiting_for) == ("PAUSED", "Waiting for approval")
+    await flow.resume(paused.run_id, store, step="wait_for_approval", data={"by": "ann"})
+
+    assert (await run(handler, run_id=paused.run_id)).output() == "ann"
+
+
+async def test_a_paused_step_is_tried_again_each_check_interval(run, clock):
+    answers = [pgqrs.PauseError("not yet"), pgqrs.PauseError("not yet"), None]
+
+    async def handler(ctx, params):
+        return await ctx.step("check", check)
+
+    def check():
+        answer = answers.pop(0)
+        if answer:
+            raise answer
+        return "yes"
+
+    paused = await run(handler)
+    clock.advance(3599)
+    assert (await run(handler, run_id=paused.run_id)).status == "PAUSED"
+    clock.advance(1)
+    assert (await run(handler, run_id=paused.run_id)).status == "PAUSED"
+    clock.advance(3600)
+    assert (await run(handler, run_id=paused.run_id)).output() == "yes"
+
+
+async def test_a_sleep_ends_at_the_time_that_was_fixed_first(run, clock):
+    async def handler(ctx, params):
+        await ctx.sleep(60)
+        return "awake"
+
+    asleep = await run(handler)
+    assert asleep.status == "PAUSED"
+    clock.advance(59)
+    assert (await run(handler, run_id=asleep.run_id)).status == "PAUSED"
+    clock.advance(1)
+    assert (await run(handler, run_id=asleep.run_id)).output() == "awake"
+
+
+async def test_a_run_that_sleeps_often_does_not_use_up_its_attempts(run, clock):
+    async def handler(ctx, params):
+        for _ in range(10):
+            await ctx.sleep(1)
+        return "awake"
+
+    asleep = await run(handler, max_attempts=2)
+    for _ in range(10):
+        clock.advance(1)
+        asleep = await run(handler, run_id=asleep.run_id)
+
+    assert (asleep.status, asleep.output()) == ("SUCCESS", "awake")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_signal_is_consumed_once_whenever_it_was_sent(run, store, flow, when):
+    async def handler(ctx, params):
+        return [await ctx.wait_for("go"), await ctx.wait_for("go")]
+
+    run_id = await flow.trigger(None).execute(store)
+    if when == "after":
+        assert (await run(handler, run_id=run_id)).waiting_for == "go"
+    await flow.signal(run_id, store, "go", {"n": 1})
+    await flow.signal(run_id, store, "go", {"n": 2})
+
+    assert (await run(handler, run_id=run_id)).output() == [{"n": 1}, {"n": 2}]
+
+
+async def test_a_signal_that_does_not_come_times_out(run, clock):
+    async def handler(ctx, params):
+        try:
+            return await ctx.wait_for("go", timeout=60)
+        except pgqrs.WaitTimeout:
+            return "too late"
+
+    waiting = await run(handler)
+    clock.advance(60)
+
+    assert (await run(handler, run_id=waiting.run_id)).output() == "too late"
+
+
+async def test_a_parent_waits_for_its_children_and_gets_their_results(run, store):
+    async def handler(ctx, n: int):
+        if n:
+            return n * 10
+        return await ctx.gather(*[(await ctx.spawn("flow", i)).result() for i in (1, 2, 3)])
+
+    done = await run(handler, 0)
+
+    assert done.output() == [10, 20, 30]
+
+
+async def test_map_runs_one_child_per_item(run):
+    async def handler(ctx, n: int):
+        return n * 10 if n else await ctx.map("flow", [1, 2, 3, 4, 5], limit=2)
+
+    assert (await run(handler, 0)).output() == [10, 20, 30, 40, 50]
+
+
+async def test_the_failure_of_a_child_reaches_its_parent(run):
+    async def handler(ctx, n: int):
+        if n:
+            raise pgqrs.PermanentError("no")
+        try:
+            await (await ctx.spawn("flow", 1)).result()
+        except pgqrs.ExecutionFailed as error:
+            return error.error
+
+    assert (await run(handler, 0)).output() == "PermanentError: no"
+
+
+async def test_cancel_reaches_the_children(run, store, flow):
+    async def handler(ctx, n: int):
+        return await ctx.wait_for("never") if n else await (await ctx.spawn("flow", 1)).result()
+
+    parent = await run(handler, 0)
+    await flow.cancel(parent.run_id, store, reason="enough")
+
+    page = await flow.runs(store)
+    assert [each.status for each in page] == ["CANCELLED", "CANCELLED"]
+    assert (await parent.refresh()).last_error == "enough"
+    with pytest.raises(pgqrs.InvalidTransition):
+        await flow.signal(parent.run_id, store, "never")
+
+
+async def test_an_error_can_be_restarted_and_keeps_its_completed_steps(run, store, flow):
+    calls = []
+
+    async def handler(ctx, params):
+        await ctx.step("one", lambda: calls.append("one"))
+        return await ctx.step("two", two)
+
+    def two():
+        calls.append("two")
+        if calls.count("two") == 1:
+            raise pgqrs.PermanentError("broken")
+        return "fixed"
+
+    failed = await run(handler)
+    assert failed.status == "ERROR"
+    await flow.restart(failed.run_id, store)
+
+    assert (await run(handler, run_id=failed.run_id)).output() == "fixed"
+    assert calls == ["one", "two", "two"]
+    with pytest.raises(pgqrs.AlreadyCompleted):
+        await flow.restart(failed.run_id, store)
+
+
+async def test_reset_starts_over_or_from_a_step(run, store, flow):
+    calls = []
+
+    async def handler(ctx, params):
+        for name in "abc":
+            await ctx.step(name, lambda name=name: calls.append(name))
+
+    done = await run(handler)
+    await flow.reset(done.run_id, store, from_step="b")
+    await run(handler, run_id=done.run_id)
+    await flow.reset(done.run_id, store)
+    await run(handler, run_id=done.run_id)
+
+    assert "".join(calls) == "abc" + "bc" + "abc"
+
+
+async def test_branches_of_gather_have_ids_of_their_own(run):
+    async def handler(ctx, params):
+        async def helper(n):
+            await asyncio.sleep(0)
+            return [await ctx.step("x", lambda: n), await ctx.step("x", lambda: n * 2)]
+
+        together = await asyncio.gather(ctx.step("a", lambda: 1), ctx.step("b", lambda: 2))
+        return together + await asyncio.gather(helper(1), helper(2))
+
+    done = await run(handler)
+
+    assert done.output() == [1, 2, [1, 2], [2, 4]]
+    ids = {s.step_id for s in await done.steps()}
+    assert {"a", "b"} < ids
+    assert len(ids) == 6
+
+
+async def test_a_sleep_in_one_branch_lets_the_others_finish_their_work(run, clock):
+    done = []
+
+    async def handler(ctx, params):
+        async def sleeper():
+            await ctx.sleep(60)
+            return "slept"
+
+        async def worker():
+            for n in range(3):
+                await ctx.step("work", lambda n=n: done.append(n))
+            return "worked"
+
+        async with asyncio.TaskGroup() as group:
+            one, other = group.create_task(sleeper()), group.create_task(worker())
+        return [one.result(), other.result()]
+
+    asleep = await run(handler)
+    assert (asleep.status, done) == ("PAUSED", [0, 1, 2])
+    clock.advance(60)
+
+    assert (await run(handler, run_id=asleep.run_id)).output() == ["slept", "worked"]
+    assert done == [0, 1, 2]
+
+
+async def test_changed_code_parks_the_run_and_names_both_steps(run, clock):
+    async def before(ctx, params):
+        await ctx.step("charge", lambda: 1)
+        await ctx.sleep(60)
+
+    async def after(ctx, params):
+        await ctx.step("bill", lambda: 1)
+
+    asleep = await run(before)
+    clock.advance(60)
+    parked = await run(after, run_id=asleep.run_id)
+
+    assert parked.status == "PAUSED"
+    assert "'bill'" in parked.waiting_for
+    assert "'charge'" in parked.waiting_for
+
+
+async def test_a_plain_handler_has_the_same_verbs_without_await(run, clock):
+    def handler(ctx, n: int) -> int:
+        first = ctx.step("first", lambda: n + 1)
+        ctx.sleep(60)
+        return ctx.step("second", lambda: first * 2)
+
+    asleep = await run(handler, 20)
+    assert asleep.status == "PAUSED"
+    clock.advance(60)
+
+    assert (await run(handler, run_id=asleep.run_id)).output() == 42
+
+
+async def test_an_unknown_workflow_is_named_with_the_nearest(store, flow):
+    with pytest.raises(pgqrs.WorkflowNotFound, match="did you mean 'flow'"):
+        await pgqrs.workflow("flwo").trigger(1).execute(store)
+
+
+async def test_a_missing_worker_is_warned_of_or_refused(store, flow, caplog):
+    await flow.trigger(1).execute(store)
+    assert "no live worker" in caplog.text
+
+    with pytest.raises(pgqrs.NoActiveWorker):
+        await flow.trigger(1, require_worker=True).execute(store)
+
+
+async def test_a_run_that_loses_its_worker_every_time_ends_in_error(run, store, flow, clock):
+    from pgqrs.db import lifecycle
+    from pgqrs.db.tables import workflows
+
+    run_id = await flow.trigger(1, max_attempts=2).execute(store)
+    queue_id = (await workflows.get(store.database, "flow")).queue_id
+    for _ in range(2):
+        assert await lifecycle.claim(store.database, [queue_id], worker_id=1, batch=1, lease_seconds=10.0)
+        clock.advance(10)
+
+    async def handler(ctx, params):
+        raise AssertionError("not leased")
+
+    done = await run(handler, run_id=run_id)
+
+    assert (done.status, done.last_error) == ("ERROR", "worker_lost")
+
+
+async def test_recorded_answers_are_the_same_in_a_replay(run, clock):
+    seen = []
+
+    async def handler(ctx, params):
+        seen.append((await ctx.now(), await ctx.uuid(), await ctx.random()))
+        await ctx.sleep(60)
+
+    asleep = await run(handler)
+    clock.advance(60)
+    await run(handler, run_id=asleep.run_id)
+
+    assert seen[0] == seen[1]
+
+
+async def test_a_step_with_a_policy_is_tried_again_by_itself(run, clock):
+    tries = []
+
+    async def handler(ctx, params):
+        return await ctx.step("flaky", flaky, retry=pgqrs.RetryPolicy(max_attempts=3, base=10))
+
+    def flaky():
+        tries.append(1)
+        if len(tries) < 3:
+            raise OSError("flaky")
+        return len(tries)
+
+    waiting = await run(handler, max_attempts=1)
+    for _ in range(2):
+        assert waiting.status == "RUNNING"
+        clock.advance(60)
+        waiting = await run(handler, run_id=waiting.run_id)
+
+    assert waiting.output() == 3
+    assert (await waiting.steps())[0].attempts == 3
+
+
+async def test_an_error_that_the_handler_caught_is_caught_again_in_a_replay(run, clock):
+    calls = []
+
+    async def handler(ctx, params):
+        try:
+            await ctx.step("charge", charge)
+        except ValueError as error:
+            await ctx.step("refund", lambda: calls.append("refund"))
+            await ctx.sleep(60)
+            return str(error)
+
+    def charge():
+        calls.append("charge")
+        raise ValueError("declined")
+
+    asleep = await run(handler)
+    clock.advance(60)
+
+    assert (await run(handler, run_id=asleep.run_id)).output() == "declined"
+    assert calls == ["charge", "refund"]
+
+
+async def test_swallowing_the_suspension_fails_loudly(run):
+    async def handler(ctx, params):
+        try:
+            await ctx.sleep(60)
+        except BaseException:  # noqa: BLE001 - that is the point
+            return "ignored"
+
+    done = await run(handler)
+
+    assert done.status == "ERROR"
+    assert "swallowed" in done.last_error
+
+
+async def test_a_result_can_be_waited_for(connect):
+    store = await connect(clock=pgqrs.DatabaseClock())
+    await store.create_workflow("flow")
+
+    async def handler(ctx, n: int) -> int:
+        return await ctx.step("double", lambda: n * 2)
+
+    worker = await pgqrs.consumer("w", 0, "flow").handler(handler).create(store)
+    polling = asyncio.create_task(worker.poll_forever())
+    result = await pgqrs.workflow("flow").trigger(21).wait().timeout(30).execute(store)
+    worker.stop()
+    worker.stop()
+    await polling
+
+    assert result == 42
+
+
+async def test_waiting_ends_with_what_went_wrong(store, flow, run):
+    async def handler(ctx, params):
+        raise pgqrs.PermanentError("broken")
+
+    failed = await run(handler)
+    with pytest.raises(pgqrs.ExecutionFailed, match="broken"):
+        await failed.result()
+
+    pending = await flow.get_run(await flow.trigger(1).execute(store), store)
+    with pytest.raises(pgqrs.WaitTimeout):
+        await pending.result(timeout=0.05)
+    await flow.cancel(pending.run_id, store)
+    with pytest.raises(pgqrs.RunCancelled):
+        await pending.result(timeout=5)
