@@ -519,3 +519,80 @@ async def test_waiting_ends_with_what_went_wrong(store, flow, run):
     await flow.cancel(pending.run_id, store)
     with pytest.raises(pgqrs.RunCancelled):
         await pending.result(timeout=5)
+
+
+@pytest.mark.backends("sqlite", "postgres")
+async def test_a_transaction_and_its_step_commit_together(run, store, config, clock):
+    prefix = f'"{config.schema}".' if config.backend == "postgres" else ""
+    placeholder = "$1" if config.backend == "postgres" else "?"
+    from pgqrs.db.queries import Query
+
+    await store.database.execute(Query("ledger", f"create table {prefix}ledger (amount integer)"))
+    fail = [True]
+
+    async def handler(ctx, amount: int):
+        async def debit(tx) -> int:
+            await tx.execute(f"insert into {prefix}ledger values ({placeholder})", amount)
+            if fail.pop():
+                raise OSError("half way")
+            fail.append(False)
+            return len(await tx.fetch(f"select amount from {prefix}ledger"))
+
+        count = await ctx.transaction("debit", debit)
+        await ctx.sleep(60)
+        return count
+
+    waiting = await run(handler, 5)
+    fail.append(False)
+    for _ in range(2):
+        clock.advance(600)
+        waiting = await run(handler, run_id=waiting.run_id)
+
+    assert waiting.output() == 1
+    rows = await store.database.fetch(Query("count", f"select count(*) from {prefix}ledger"))
+    assert rows[0][0] == 1
+
+
+@pytest.mark.backends("postgres")
+async def test_a_run_can_be_triggered_from_sql(run, store, flow, config, clock):
+    import asyncpg
+
+    connection = await asyncpg.connect(config.dsn, statement_cache_size=0)
+    run_id = await connection.fetchval(
+        f"""select "{config.schema}".pgqrs_trigger('flow', '{{"n": 1}}', '{{"priority": 7, "max_attempts": 5}}')"""
+    )
+    with pytest.raises(asyncpg.RaiseError, match="no workflow named 'nope'"):
+        await connection.execute(f"""select "{config.schema}".pgqrs_trigger('nope')""")
+    await connection.close()
+    from datetime import UTC, datetime
+
+    clock.advance((datetime.now(UTC) - clock.now()).total_seconds() + 60)
+
+    async def handler(ctx, params):
+        return params["n"] + 1
+
+    done = await run(handler, run_id=run_id)
+
+    assert (done.output(), done.priority, done.max_attempts) == (2, 7, 5)
+
+
+@pytest.mark.backends("sqlite")
+async def test_a_run_can_be_triggered_in_the_callers_transaction(run, store, flow, config, clock):
+    import sqlite3
+
+    connection = sqlite3.connect(config.path)
+    undone = pgqrs.using(connection).trigger("flow", 1)
+    connection.rollback()
+    kept = pgqrs.using(connection).trigger("flow", 2, priority=3)
+    pgqrs.using(connection).signal(kept, "go", "!")
+    connection.commit()
+    connection.close()
+    from datetime import UTC, datetime
+
+    clock.advance((datetime.now(UTC) - clock.now()).total_seconds() + 60)
+
+    async def handler(ctx, params):
+        return [params, await ctx.wait_for("go")]
+
+    assert (await run(handler, run_id=kept)).output() == [2, "!"]
+    assert undone == kept

@@ -6,12 +6,16 @@ from collections.abc import Awaitable, Iterable
 from typing import Any, Protocol, Unpack, overload
 
 from pgqrs.api.producer import EnqueueOptions, new_messages
+from pgqrs.api.workflow import TriggerOptions, new_runs
 from pgqrs.config import Config
+from pgqrs.db import lifecycle
 from pgqrs.db.database import drive
 from pgqrs.db.drivers.foreign import Enlisted, enlist
-from pgqrs.db.tables import messages, queues
+from pgqrs.db.tables import messages, queues, workflows
+from pgqrs.engine.context import checked_step_name
 from pgqrs.errors import QueueNotFound
 from pgqrs.names import checked_name
+from pgqrs.serialization import encode
 
 
 class AsyncConnection(Protocol):
@@ -68,6 +72,17 @@ class Enlistment:
             raise QueueNotFound(queue)
         return ids
 
+    async def trigger(self, workflow: str, params: Any = None, **options: Unpack[TriggerOptions]) -> int:
+        """The new run's id; options as in `workflow(name).trigger`."""
+        found = await workflows.get(self._db, checked_name("workflow", workflow))
+        new = new_runs(self._config, found, [params], **options)
+        return (await lifecycle.trigger(self._db, new))[0]
+
+    async def signal(self, run_id: int, name: str, payload: Any = None) -> None:
+        """Sends a run a signal, when your transaction commits."""
+        text = encode(payload, max_bytes=self._config.max_payload_bytes)
+        await lifecycle.signal(self._db, run_id, name=checked_step_name(name), payload=text)
+
 
 class BlockingEnlistment:
     """For connections that are not awaited: the same verbs, without `await`."""
@@ -80,3 +95,9 @@ class BlockingEnlistment:
 
     def enqueue_many(self, queue: str, payloads: Iterable[Any], **options: Unpack[EnqueueOptions]) -> list[int]:
         return drive(self._enlistment.enqueue_many(queue, payloads, **options))
+
+    def trigger(self, workflow: str, params: Any = None, **options: Unpack[TriggerOptions]) -> int:
+        return drive(self._enlistment.trigger(workflow, params, **options))
+
+    def signal(self, run_id: int, name: str, payload: Any = None) -> None:
+        drive(self._enlistment.signal(run_id, name, payload))

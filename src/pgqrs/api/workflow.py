@@ -8,10 +8,11 @@ import logging
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
 
 from pgqrs.api.arguments import checked_batch, checked_priority, checked_seconds, checked_time, checked_whole
 from pgqrs.api.run import Run
+from pgqrs.config import Config
 from pgqrs.db import lifecycle
 from pgqrs.db.lifecycle import NewRuns
 from pgqrs.db.tables import runs, workflows
@@ -63,25 +64,16 @@ class Workflow:
         return _known.get(self.name)
 
     def trigger(
-        self,
-        params: Any = None,
-        *,
-        priority: int = 0,
-        run_at: datetime | None = None,
-        delay: float | timedelta = 0,
-        max_attempts: int | None = None,
-        attributes: dict[str, Any] | None = None,
-        require_worker: bool | None = None,
+        self, params: Any = None, *, require_worker: bool | None = None, **options: Unpack[TriggerOptions]
     ) -> Trigger:
         """A run about to be: `.execute(store)` starts it and gives its id."""
-        return Trigger(
-            self, [params], many=False, priority=priority, run_at=run_at, delay=delay, max_attempts=max_attempts,
-            attributes=attributes, require_worker=require_worker,
-        )  # fmt: skip
+        return Trigger(self, [params], many=False, require_worker=require_worker, **options)
 
-    def trigger_many(self, params: Iterable[Any], **options: Any) -> Trigger:
+    def trigger_many(
+        self, params: Iterable[Any], *, require_worker: bool | None = None, **options: Unpack[TriggerOptions]
+    ) -> Trigger:
         """One run per item, all of them or none: `.execute(store)` gives their ids in order."""
-        return Trigger(self, list(params), many=True, **options)
+        return Trigger(self, list(params), many=True, require_worker=require_worker, **options)
 
     async def get_run(self, run_id: int, store: Store) -> Run:
         row = await runs.get(await store.ready(), run_id)
@@ -155,6 +147,16 @@ class RunPage(list[Run]):
     next_cursor: int | None = None
 
 
+class TriggerOptions(TypedDict, total=False):
+    """How a run is triggered; higher priority comes first."""
+
+    priority: int
+    run_at: datetime | None
+    delay: float | timedelta
+    max_attempts: int | None
+    attributes: dict[str, Any] | None
+
+
 class Trigger:
     """What `trigger` was told, until `execute` carries it out."""
 
@@ -164,25 +166,13 @@ class Trigger:
         inputs: list[Any],
         *,
         many: bool,
-        priority: int = 0,
-        run_at: datetime | None = None,
-        delay: float | timedelta = 0,
-        max_attempts: int | None = None,
-        attributes: dict[str, Any] | None = None,
         require_worker: bool | None = None,
+        **options: Unpack[TriggerOptions],
     ) -> None:
-        if run_at is not None and delay:
-            raise ConfigError("give either delay or run_at, not both")
         self._workflow = workflow
         self._inputs = inputs
         self._many = many
-        self._priority = checked_priority(priority)
-        self._run_at = checked_time("run_at", run_at)
-        self._delay = checked_seconds("delay", delay)
-        if max_attempts is not None:
-            checked_whole("max_attempts", max_attempts, least=1, most=2**31 - 1)
-        self._max_attempts = max_attempts
-        self._attributes = attributes
+        self._options = options
         self._require_worker = require_worker
         self._wait = False
         self._timeout: float | None = None
@@ -201,26 +191,10 @@ class Trigger:
         db = await store.ready()
         found = await workflows.get(db, self._workflow.name)
         await self._look_for_workers(store, found.queue_id)
-        limit = store.config.max_payload_bytes
-        inputs = [
-            value.text if isinstance(value, _Encoded) else encode(value, max_bytes=limit) for value in self._inputs
-        ]
-        if not inputs:
+        new = new_runs(store.config, found, self._inputs, **self._options)
+        if not new.inputs:
             return []
-        checked_batch("the number of runs in one call", len(inputs))
-        run_ids = await lifecycle.trigger(
-            db,
-            NewRuns(
-                found.workflow_id,
-                found.queue_id,
-                inputs,
-                priority=self._priority,
-                run_at=self._run_at,
-                delay=self._delay,
-                max_attempts=self._max_attempts or store.config.max_attempts,
-                attributes=None if self._attributes is None else encode(self._attributes, max_bytes=limit),
-            ),
-        )
+        run_ids = await lifecycle.trigger(db, new)
         db.hints.announce([found.queue_id])
         if not self._wait:
             return run_ids if self._many else run_ids[0]
@@ -238,6 +212,37 @@ class Trigger:
         else:
             store.remember_workers(queue_id)
             log.warning("no live worker for workflow %r: the run waits in its queue", self._workflow.name)
+
+
+def new_runs(
+    config: Config,
+    found: workflows.Workflow,
+    inputs: Iterable[Any],
+    *,
+    priority: int = 0,
+    run_at: datetime | None = None,
+    delay: float | timedelta = 0,
+    max_attempts: int | None = None,
+    attributes: dict[str, Any] | None = None,
+) -> NewRuns:
+    """Everything checked and encoded, before anything is written."""
+    if run_at is not None and delay:
+        raise ConfigError("give either delay or run_at, not both")
+    attempts = config.max_attempts if max_attempts is None else max_attempts
+    limit = config.max_payload_bytes
+    texts = [each.text if isinstance(each, _Encoded) else encode(each, max_bytes=limit) for each in inputs]
+    if texts:
+        checked_batch("the number of runs in one call", len(texts))
+    return NewRuns(
+        found.workflow_id,
+        found.queue_id,
+        texts,
+        priority=checked_priority(priority),
+        run_at=checked_time("run_at", run_at),
+        delay=checked_seconds("delay", delay),
+        max_attempts=checked_whole("max_attempts", attempts, least=1, most=2**31 - 1),
+        attributes=None if attributes is None else encode(attributes, max_bytes=limit),
+    )
 
 
 class _Encoded:

@@ -54,6 +54,28 @@ class Database(Protocol):
         ...
 
 
+class OwnSession(Database, Protocol):
+    """A session of one of our own drivers, inside a unit of work: there a user's statements can run too."""
+
+    async def run_as_given(self, sql: str, arguments: Sequence[Any]) -> list[Row]:
+        """A statement of the user's, with the database's own placeholders and under its usual settings."""
+        ...
+
+
+class Transaction:
+    """What `ctx.transaction` hands to its function: statements in the transaction that records the step."""
+
+    def __init__(self, session: OwnSession) -> None:
+        self._session = session
+
+    async def fetch(self, sql: str, *arguments: Any) -> list[Row]:
+        """The rows. Placeholders are the database's own: `$1` on PostgreSQL, `?` on SQLite."""
+        return await self._session.run_as_given(sql, arguments)
+
+    async def execute(self, sql: str, *arguments: Any) -> None:
+        await self._session.run_as_given(sql, arguments)
+
+
 class IntegrityViolation(PgqrsError):
     """A constraint said no; store calls turn it into something a caller understands."""
 

@@ -22,11 +22,12 @@ away or grows its token, so that the executor is fenced from that moment on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any, cast
 
-from pgqrs.db.database import Database, Kind, store_call
+from pgqrs.db.database import Database, Kind, OwnSession, Transaction, store_call
 from pgqrs.db.queries import load
 from pgqrs.db.tables import messages, runs
 from pgqrs.db.tables.messages import Lease
@@ -428,6 +429,23 @@ async def take_signal(db: Database, fence: RunFence, step: StepRecord, *, name: 
     answered = StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=payload)
     await _record_steps(db, [Write(fence, (answered,))])
     return True, payload
+
+
+@store_call(Kind.UNIT, idempotent=True)
+async def transact(
+    db: Database, fence: RunFence, step: StepRecord, work: Callable[[Transaction], Coroutine[Any, Any, str]]
+) -> str | None:
+    """The user's statements and the step's record commit together; None when the lease is lost."""
+    if not await _held(db, [fence]):
+        return None
+    found = (await runs.recorded_steps(db, [fence[0]]))[fence[0]].get(step.step_id)
+    if found is not None and found.status is StepStatus.SUCCESS:
+        # The reply of an earlier try was lost: it has happened.
+        return found.output or "null"
+    output = await work(Transaction(cast(OwnSession, db)))
+    done = StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=output)
+    await _record_steps(db, [Write(fence, (done,))])
+    return output
 
 
 @store_call(Kind.UNIT, idempotent=True)

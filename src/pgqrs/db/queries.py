@@ -31,13 +31,16 @@ TABLES = (
     "pgqrs_schedules",
 )
 
+# Written bare in the texts, qualified with the schema when they are rendered.
+QUALIFIED = (*TABLES, "pgqrs_trigger")
+
 _BLOCK = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _INCLUDE = re.compile(r"\{include (\w+)\}")
 _LITERAL = re.compile(r"('(?:[^']|'')*')")
 _COMMENT = re.compile(r"--[^\n]*")
 _TOKEN = re.compile(r"\{(\w+)(?:\s+([^{}]*))?\}")
 _PARAM = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)(?:\.(\d+))?")
-_TABLE = re.compile(rf"\b({'|'.join(TABLES)})\b")
+_TABLE = re.compile(rf"\b({'|'.join(QUALIFIED)})\b")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 

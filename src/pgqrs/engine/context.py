@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from pgqrs.db import lifecycle
+from pgqrs.db.database import Transaction
 from pgqrs.db.lifecycle import NewRuns, StepRecord
 from pgqrs.db.tables import runs, workflows
 from pgqrs.db.tables.runs import RecordedStep
@@ -179,6 +180,34 @@ class Context:
             error.args = (message,)
             return error
         return StepFailed(recorded.step_id, kind=name, message=message)
+
+    def transaction(self, name: str, work: Callable[[Transaction], Coroutine[Any, Any, Any]]) -> Awaitable[Any]:
+        """A step whose effect is in this database: `await work(tx)` and its record commit together, exactly once.
+
+        `work` may await nothing but `tx`: on SQLite it runs in the writer's thread, and nothing else is written
+        meanwhile.
+        """
+        return self._transaction(self._execution.place(checked_step_name(name)), work)
+
+    async def _transaction(self, place: Place, work: Callable[[Transaction], Coroutine[Any, Any, Any]]) -> Any:
+        execution = self._execution
+        recorded = execution.recorded(place)
+        if recorded is not None and recorded.status is StepStatus.SUCCESS:
+            return decode(recorded.output or "null", return_type(work))
+
+        async def encoded(transaction: Transaction) -> str:
+            return encode(await work(transaction), max_bytes=execution.config.max_payload_bytes)
+
+        pending = StepRecord(place.step_id, place.ordinal, StepStatus.PENDING)
+        execution.begin()
+        try:
+            output = await lifecycle.transact(execution.db, execution.claim.fence, pending, encoded)
+        finally:
+            execution.finish()
+        if output is None:
+            execution.lost = True
+            execution.check_alive()
+        return decode(output or "null", return_type(work))
 
     # -- waiting -----------------------------------------------------------------------------------------
 

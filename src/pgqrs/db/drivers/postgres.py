@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
@@ -38,6 +38,11 @@ PINS = {
     "search_path": "pg_catalog",
 }
 _PIN_LOCALLY = "begin; " + " ".join(f"set local {name} = '{value}';" for name, value in PINS.items())
+# For statements of the user's: the planner's usual freedom, the usual path, until the transaction ends.
+_UNPIN = (
+    "set local plan_cache_mode = auto; set local enable_seqscan = on; set local enable_hashjoin = on; "
+    'set local enable_mergejoin = on; set local search_path = "$user", public'
+)
 
 _RETRY = Backoff(base=0.05, cap=2.0)
 
@@ -65,6 +70,7 @@ class Session:
     dialect: Dialect
     clock: Clock
     retried: bool = False
+    _unpinned: bool = False
 
     async def fetch(self, query: Query, **params: Any) -> list[Row]:
         sql, arguments = self._bound(query, params)
@@ -79,6 +85,13 @@ class Session:
     async def perform(self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool) -> T:
         del kind, idempotent
         return await work(self)
+
+    async def run_as_given(self, sql: str, arguments: Sequence[Any]) -> list[Row]:
+        if not self._unpinned:
+            self._unpinned = True
+            await self.connection.execute(_UNPIN)
+        rows: list[Row] = await self.connection.fetch(sql, *arguments)
+        return rows
 
     def _bound(self, query: Query, params: dict[str, Any]) -> tuple[str, list[Any]]:
         if faults.armed:

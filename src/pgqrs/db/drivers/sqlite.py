@@ -8,7 +8,7 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +80,10 @@ class Session:
     async def perform(self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool) -> T:
         del kind, idempotent
         return await work(self)
+
+    async def run_as_given(self, sql: str, arguments: Sequence[Any]) -> list[Row]:
+        rows: list[Row] = self.connection.execute(sql, tuple(arguments)).fetchall()
+        return rows
 
     def _run(self, query: Query, params: Mapping[str, Any]) -> Any:
         if faults.armed:

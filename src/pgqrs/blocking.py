@@ -1,0 +1,146 @@
+"""The same API for programs without an event loop (scripts, Flask, Django): one generic wrapper, no twins.
+
+    from pgqrs import blocking
+
+    with blocking.connect("sqlite:///app.db") as store:
+        store.create_queue("tasks")
+        store.producer("tasks").enqueue({"n": 1})
+        run_id = blocking.workflow("zip_files").trigger({"bucket": "b"}).execute(store)
+
+Everything happens on one event loop in a thread of its own. Objects that the API gives are wrapped in turn; what they
+return is given when it is there, and `async for` is `for`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from types import TracebackType
+from typing import Any, Self
+
+from pgqrs.api.admin import Admin
+from pgqrs.api.admin import admin as _admin
+from pgqrs.api.connect import connect as _connect
+from pgqrs.api.consumer import Consumer, Message
+from pgqrs.api.producer import Producer
+from pgqrs.api.run import Run
+from pgqrs.api.store import Store
+from pgqrs.api.worker import Worker, WorkerBuilder
+from pgqrs.api.worker import consumer as _consumer
+from pgqrs.api.worker import worker as _worker
+from pgqrs.api.workflow import Trigger, Workflow
+from pgqrs.api.workflow import workflow as _workflow
+
+_OURS = (Store, Producer, Consumer, Message, Admin, Run, Worker, WorkerBuilder, Workflow, Trigger)
+
+
+class _Portal:
+    """The event loop of all blocking stores of this process, in a thread that starts when it is first needed."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._started()).result()
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="pgqrs-blocking", daemon=True).start()
+            return self._loop
+
+
+_portal = _Portal()
+
+
+class Blocking:
+    """An object of the API whose verbs block."""
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._target, name)
+        return _blocking(value) if inspect.ismethod(value) else _wrapped(value)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Any]:
+        return _iterated(self._target.__aiter__())
+
+    def __repr__(self) -> str:
+        return f"<blocking {self._target!r}>"
+
+
+def connect(dsn: str | None = None, **settings: Any) -> Any:
+    """As `pgqrs.connect`, for plain code."""
+
+    async def opened() -> Store:
+        return await _connect(dsn, **settings)
+
+    return Blocking(_portal.run(opened()))
+
+
+def _blocking(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The call happens on the loop's thread, whether or not there is something to await."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        async def there() -> Any:
+            result = function(*map(_unwrapped, args), **{k: _unwrapped(v) for k, v in kwargs.items()})
+            return await result if inspect.isawaitable(result) else result
+
+        return _wrapped(_portal.run(there()))
+
+    return call
+
+
+def _wrapped(value: Any) -> Any:
+    if isinstance(value, _OURS):
+        return Blocking(value)
+    if isinstance(value, AsyncIterator):
+        return _iterated(value)
+    if isinstance(value, list) and value and isinstance(value[0], _OURS):
+        return [Blocking(each) for each in value]
+    return value
+
+
+def _unwrapped(value: Any) -> Any:
+    return value._target if isinstance(value, Blocking) else value  # noqa: SLF001 - our own
+
+
+def _iterated(items: AsyncIterator[Any]) -> Iterator[Any]:
+    async def following() -> tuple[bool, Any]:
+        try:
+            return True, await anext(items)
+        except StopAsyncIteration:
+            return False, None
+
+    async def close() -> None:
+        closing = getattr(items, "aclose", None)
+        if closing is not None:
+            await closing()
+
+    try:
+        while True:
+            more, item = _portal.run(following())
+            if not more:
+                return
+            yield _wrapped(item)
+    finally:
+        _portal.run(close())
+
+
+admin = _blocking(_admin)
+workflow = _blocking(_workflow)
+consumer = _blocking(_consumer)
+worker = _blocking(_worker)

@@ -1,0 +1,52 @@
+"""The blocking API: plain code, no event loop of its own."""
+
+import pytest
+
+import pgqrs
+from pgqrs import blocking
+
+
+@pytest.fixture
+def plain(config):
+    with blocking.connect(config.dsn, schema=config.schema, install=True) as store:
+        yield store
+
+
+def test_queues_work_without_await(plain):
+    plain.create_queue("tasks")
+    plain.producer("tasks").enqueue_many([1, 2, 3])
+
+    with plain.consumer("tasks") as consumer:
+        first, *rest = consumer.dequeue(2)
+        first.archive()
+        assert (first.payload, len(rest)) == (1, 1)
+    got = []
+    for message in plain.consume("tasks"):
+        got.append(message.payload)
+        message.archive()
+        if len(got) == 2:
+            break
+
+    assert sorted(got) == [2, 3]
+    assert blocking.admin(plain).queue_metrics("tasks").archived == 3
+
+
+def test_errors_are_the_same(plain):
+    with pytest.raises(pgqrs.QueueNotFound):
+        plain.producer("nowhere")
+
+
+def test_workflows_work_without_await(plain):
+    plain.create_workflow("double")
+    run_id = blocking.workflow("double").trigger(21).execute(plain)
+
+    def handler(ctx, n: int) -> int:
+        return ctx.step("double", lambda: n * 2)
+
+    worker = blocking.consumer("w", 0, "double").handler(handler).create(plain)
+    worker.run_until_idle()
+    worker.close()
+
+    run = blocking.workflow("double").get_run(run_id, plain)
+    assert (run.status, run.output()) == ("SUCCESS", 42)
+    assert run.result() == 42
