@@ -84,7 +84,9 @@ class Config:
         }
         for name, least in at_least.items():
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < 2**31:
+            whole = isinstance(least, int) and not name.endswith("_seconds")
+            kinds = int if whole else int | float
+            if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value < 2**31:
                 raise ConfigError(f"Config.{name} must be a number of at least {least}, not {value!r}")
 
     def with_changes(self, **changes: Any) -> Config:
@@ -111,13 +113,21 @@ class Config:
 
 def parse_dsn(dsn: str) -> tuple[Backend, str]:
     """Which backend, and for SQLite and Turso which file."""
+    if not isinstance(dsn, str):
+        raise ConfigError(f"a DSN is text, not {type(dsn).__name__}")
     scheme, _, rest = dsn.partition(":")
-    backend = _SCHEMES.get(scheme.partition("+")[0]) if isinstance(dsn, str) else None
+    if scheme.startswith("postgres") and "+" in scheme:
+        raise ConfigError(f"write postgresql:// in place of {scheme}://; the driver is always asyncpg")
+    backend = _SCHEMES.get(scheme)
     if backend is None:
-        raise ConfigError(
-            f"cannot tell the database from the DSN {masked(dsn)!r}; "
-            "use postgresql://..., sqlite:///file.db, sqlite://:memory: or turso:///file.db"
+        # A bare file name is no secret, and the commonest mistake.
+        looks_like_a_file = re.fullmatch(r"[\w./-]+\.(db|sqlite3?)", dsn)
+        hint = (
+            f"did you mean sqlite:///{dsn}?"
+            if looks_like_a_file
+            else ("use postgresql://..., sqlite:///file.db, sqlite://:memory: or turso:///file.db")
         )
+        raise ConfigError(f"cannot tell the database from the DSN {masked(dsn)!r}; {hint}")
     if backend == "postgres":
         return backend, ""
     path = unquote(rest.removeprefix("//"))
@@ -125,8 +135,10 @@ def parse_dsn(dsn: str) -> tuple[Backend, str]:
         return backend, ":memory:"
     # As SQLAlchemy reads it: three slashes and a relative path, four and an absolute one.
     path = path.removeprefix("/")
-    if not path or "\0" in path:
-        raise ConfigError(f"the DSN {dsn!r} names no file; use {scheme}:///file.db or {scheme}://:memory:")
+    if not path or "\0" in path or "?" in path:
+        raise ConfigError(
+            f"the DSN {dsn!r} names no file (options after `?` are not known); use {scheme}:///file.db or {scheme}://:memory:"
+        )
     return backend, path
 
 

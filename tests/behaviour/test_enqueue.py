@@ -158,3 +158,9 @@ async def test_a_burst_of_concurrent_producers_loses_and_doubles_nothing(store, 
 
     assert len(set(ids)) == 200
     assert sorted(await payloads(consumer, 300)) == list(range(200))
+
+
+@pytest.mark.parametrize("one", ["abc", b"abc", {"a": 1}])
+async def test_one_payload_is_not_taken_for_many(producer, one):
+    with pytest.raises(pgqrs.ConfigError, match="use enqueue"):
+        await producer.enqueue_many(one)

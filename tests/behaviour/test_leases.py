@@ -304,3 +304,42 @@ async def test_a_stored_payload_that_cannot_be_read_hurts_only_itself(store, pro
     with pytest.raises(pgqrs.SerializationError):
         _ = messages[1].payload
     await messages[1].archive()
+
+
+async def test_a_handler_that_raises_uses_up_its_attempts(store, producer, clock):
+    await producer.enqueue("poison", max_attempts=2)
+
+    async def fail():
+        async with await store.consumer("tasks") as consumer:
+            for message in await consumer.dequeue():
+                raise ValueError(message.payload)
+
+    async def fail_in_an_iteration():
+        async for message in store.consume("tasks"):
+            raise ValueError(message.payload)
+
+    for attempt in (fail, fail_in_an_iteration):
+        with pytest.raises(ValueError, match="poison"):
+            await attempt()
+        # An abandoned generator is closed by the event loop, soon.
+        while any(w.status == "READY" for w in await pgqrs.admin(store).workers("tasks")):
+            await asyncio.sleep(0)
+
+    assert [letter.payload for letter in await pgqrs.admin(store).dead_letters("tasks")] == ["poison"]
+
+
+async def test_closing_twice_at_once_waits_for_the_same_end(store, producer, alice, bob):
+    await producer.enqueue("x")
+    await alice.dequeue()
+
+    await asyncio.gather(alice.close(), alice.close(), store.close())
+
+    with pytest.raises(pgqrs.ConnectionFailed, match="closed"):
+        await producer.enqueue("y")
+
+
+@pytest.mark.parametrize("what", ["9", None, 1.5, True])
+async def test_what_is_no_message_is_refused_by_every_verb(alice, what):
+    for verb in (*VERBS.values(), lambda consumer, m: consumer.archive_many([m])):
+        with pytest.raises(pgqrs.ConfigError, match="a message, or its id"):
+            await verb(alice, what)

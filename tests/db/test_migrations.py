@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -180,7 +181,7 @@ def test_the_schema_can_be_printed_for_each_database():
     for dialect in (Dialect("postgres", "tenant_a"), Dialect("sqlite")):
         text = migrations.script(dialect)
 
-        assert "{" not in text
+        assert not re.search(r"\{[a-z]", text)
         assert ('"tenant_a".pgqrs_messages' in text) == dialect.is_postgres
 
 

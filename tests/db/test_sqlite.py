@@ -232,3 +232,14 @@ async def test_tenants_have_files_of_their_own(tmp_path):
 
         assert await pgqrs.admin(other).queues() == []
     assert (tmp_path / "app.tenant_a.db").exists()
+
+
+async def test_a_closed_store_leaves_everything_in_the_file_itself(tmp_path):
+    for n in range(10):
+        file = tmp_path / f"{n}.db"
+        async with pgqrs.connect(f"sqlite:///{file}") as store:
+            await store.create_queue("tasks")
+            await pgqrs.admin(store).queue_metrics("tasks")
+            await (await store.consumer("tasks")).dequeue(wait_seconds=0.01)
+
+        assert not file.with_name(f"{n}.db-wal").exists()

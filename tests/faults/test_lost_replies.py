@@ -184,3 +184,17 @@ async def test_a_database_that_stays_away_is_reported_within_the_time_given(monk
     with monkeypatch.context() as patch, pytest.raises(pgqrs.ConnectionFailed, match="nobody there"):
         patch.setattr(postgres.Session, "fetch", broken)
         await pgqrs.admin(store).queues()
+
+
+async def test_a_missing_table_is_no_raw_error(store, config):
+    import asyncpg
+
+    await store.create_queue("tasks")
+    producer = await store.producer("tasks")
+    connection = await asyncpg.connect(config.dsn)
+    await connection.execute(f'alter table "{config.schema}".pgqrs_messages rename to elsewhere')
+
+    with pytest.raises(pgqrs.SchemaNotInstalled, match="pgqrs schema verify"):
+        await producer.enqueue(1)
+    await connection.execute(f'alter table "{config.schema}".elsewhere rename to pgqrs_messages')
+    await connection.close()

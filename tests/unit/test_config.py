@@ -99,3 +99,27 @@ async def test_a_password_is_never_shown(dsn):
 
     assert len(shown) > 1
     assert not [text for text in shown if SECRET in text or "S3cr3t" in text], shown
+
+
+@pytest.mark.parametrize(
+    ("dsn", "hint"),
+    [
+        ("tasks.db", "did you mean sqlite:///tasks.db"),
+        ("postgresql+asyncpg://localhost/db", "postgresql://"),
+        (5, "a DSN is text"),
+        ("sqlite:///x.db?mode=ro", "names no file"),
+    ],
+)
+def test_a_common_mistake_in_a_dsn_is_met_with_the_right_one(dsn, hint):
+    with pytest.raises(pgqrs.ConfigError, match=hint):
+        pgqrs.Config(dsn)
+
+
+def test_an_unknown_setting_is_met_with_the_nearest():
+    with pytest.raises(pgqrs.ConfigError, match=r"'lease'.*'lease_seconds'"):
+        pgqrs.connect("sqlite://:memory:", lease=3)
+
+
+def test_a_store_that_was_not_awaited_says_so():
+    with pytest.raises(AttributeError, match="not connected yet"):
+        pgqrs.connect("sqlite://:memory:").create_queue("tasks")

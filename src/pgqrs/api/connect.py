@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 from collections.abc import Generator
 from types import TracebackType
 from typing import Any
@@ -11,7 +13,7 @@ from pgqrs.clock import Clock, DatabaseClock, ManualClock
 from pgqrs.config import Config
 from pgqrs.db import migrations
 from pgqrs.db.drivers import open_driver
-from pgqrs.errors import SchemaMismatch, SchemaNotInstalled
+from pgqrs.errors import ConfigError, SchemaMismatch, SchemaNotInstalled
 
 
 def connect(
@@ -21,6 +23,11 @@ def connect(
 
     Without a DSN it is `PGQRS_DSN`, else `sqlite:///pgqrs.db`. Settings are the fields of `Config`.
     """
+    known = [field.name for field in dataclasses.fields(Config)]
+    for name in settings:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            raise ConfigError(f"there is no setting {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
     config = Config(**settings) if dsn is None else Config(dsn, **settings)
     return connect_with(config, install=install, clock=clock)
 
@@ -51,6 +58,12 @@ class Connecting:
     ) -> None:
         if self._store is not None:
             await self._store.close()
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"not connected yet, so there is no {name!r}: use `store = await pgqrs.connect(...)`, "
+            "or `async with pgqrs.connect(...) as store`"
+        )
 
     async def _open(self) -> Store:
         db = await open_driver(self._config, self._clock)

@@ -16,7 +16,7 @@ from pgqrs.db.driver import Driver
 from pgqrs.db.tables import messages, workers
 from pgqrs.db.tables.messages import Fence, Lease
 from pgqrs.engine.polling import Idling
-from pgqrs.errors import ConfigError, LeaseLost
+from pgqrs.errors import ConfigError, LeaseLost, PgqrsError
 from pgqrs.serialization import decode
 
 T = TypeVar("T")
@@ -119,8 +119,10 @@ class Consumer:
         self._queue_id = queue_id
         # message id -> (token, when the lease ends on this process's monotonic clock)
         self._held: dict[int, tuple[int, float]] = {}
+        # Fetched ahead by an iteration and not handed out yet: nobody has tried them.
+        self._ahead: set[int] = set()
         self._beaten = time.monotonic()
-        self._closed = False
+        self._closing: asyncio.Task[None] | None = None
 
     # -- taking ------------------------------------------------------------------------------------------
 
@@ -154,10 +156,18 @@ class Consumer:
     ) -> AsyncIterator[Message]:
         """Messages as they come, until the consumer is closed; leased in batches, handed out one by one."""
         lease = self._lease_seconds(lease_seconds)
-        while not self._closed:
-            for message in await self.dequeue(batch_size, lease_seconds=lease, wait_seconds=5):
-                if await self._still_fresh(message, lease):
-                    yield message
+        while self._closing is None:
+            fetched = await self.dequeue(batch_size, lease_seconds=lease, wait_seconds=5)
+            self._ahead |= {message.id for message in fetched}
+            try:
+                for message in fetched:
+                    self._ahead.discard(message.id)
+                    if await self._still_fresh(message, lease):
+                        yield message
+            finally:
+                # Left by break or by an error: what nobody has seen goes back, and counts for nothing.
+                await self.release_many([m for m in fetched if m.id in self._ahead])
+                self._ahead -= {message.id for message in fetched}
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self.messages()
@@ -170,7 +180,7 @@ class Consumer:
         return bool(await self.extend_many([message], lease_seconds))
 
     async def _lease(self, batch: int, lease_seconds: float) -> list[Message]:
-        if self._closed:
+        if self._closing is not None:
             raise ConfigError("this consumer is closed; ask the store for a new one")
         await self._heartbeat_if_due()
         self._forget_ended()
@@ -275,7 +285,7 @@ class Consumer:
             message_id = message if isinstance(message, int) else message.id
             raise LeaseLost(
                 f"message {message_id} of queue {self.queue!r} is not held by this consumer (any more): "
-                f"its lease ran out and it was taken, or it is gone; it was not {what}",
+                f"it was settled already, or its lease ran out and somebody took it; it was not {what}",
                 message_id=message_id,
             )
 
@@ -285,7 +295,9 @@ class Consumer:
         for each in given:
             if isinstance(each, Message):
                 fences[each.id] = each.lease_token
-            elif isinstance(each, int) and each in self._held:
+            elif not isinstance(each, int) or isinstance(each, bool):
+                raise ConfigError(f"a message, or its id (a whole number), is wanted, not {each!r}")
+            elif each in self._held:
                 fences[each] = self._held[each][0]
         return list(fences.items())
 
@@ -297,13 +309,24 @@ class Consumer:
         if not await workers.heartbeat(self._db, self.worker_id):
             log.warning("worker %d of queue %s was declared stopped, yet it is here", self.worker_id, self.queue)
 
-    async def close(self) -> None:
-        """Hands back what is still held and signs off. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        await self.release_many(list(self._held))
-        await workers.stop(self._db, self.worker_id)
+    async def close(self, *, failed: bool = False) -> None:
+        """Hands back what is still held and signs off. Idempotent; whoever calls it waits until it is done.
+
+        `failed` counts the attempt of what was handed out: otherwise a message whose handler always raises would come
+        back for ever. `async with` says so when an exception leaves it.
+        """
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._sign_off(failed=failed))
+        await asyncio.shield(self._closing)
+
+    async def _sign_off(self, *, failed: bool) -> None:
+        """Best effort: when the database is away, leases end by themselves."""
+        try:
+            await self.release_many(list(self._ahead))
+            await self.release_many(list(self._held), count_attempt=failed)
+            await workers.stop(self._db, self.worker_id)
+        except PgqrsError as error:
+            log.warning("consumer %d of queue %s could not sign off: %s", self.worker_id, self.queue, error)
 
     async def __aenter__(self) -> Self:
         return self
@@ -311,7 +334,9 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        # An error inside an `async for` over a generator arrives here as GeneratorExit, like a break.
+        failed = kind is not None and not issubclass(kind, asyncio.CancelledError | KeyboardInterrupt | SystemExit)
+        await self.close(failed=failed)
 
     async def _heartbeat_if_due(self) -> None:
         if time.monotonic() - self._beaten >= HEARTBEAT_SECONDS:

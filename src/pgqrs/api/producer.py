@@ -66,6 +66,8 @@ def new_messages(
     max_attempts: int | None = None,
 ) -> list[NewMessage]:
     """Everything checked and encoded, before anything is written."""
+    if isinstance(payloads, str | bytes | dict):
+        raise ConfigError(f"enqueue_many takes a list of payloads, not one {type(payloads).__name__}; use enqueue")
     if run_at is not None and delay:
         raise ConfigError("give either delay or run_at, not both")
     seconds = checked_seconds("delay", delay)

@@ -74,10 +74,12 @@ class Store:
 
     async def close(self) -> None:
         """Hands back what its consumers hold and lets go of every connection. Idempotent."""
-        await self.results.close()
-        for consumer in list(self._consumers):
-            await consumer.close()
-        await self._db.close()
+        try:
+            await self.results.close()
+            for consumer in list(self._consumers):
+                await consumer.close()
+        finally:
+            await self._db.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -97,7 +99,7 @@ class Store:
     async def ready(self) -> Driver:
         """The database, once its schema is known to be the one this code works with."""
         if not self._schema_checked:
-            await migrations.check(self._db)
+            await migrations.check(self._db, where=self.config.safe_dsn)
             self._schema_checked = True
         return self._db
 

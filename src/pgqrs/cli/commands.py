@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -45,8 +46,9 @@ def version() -> None:
 @app.command()
 def install(dsn: Dsn = None, schema: Schema = None) -> None:
     """Create or upgrade the tables."""
-    found = _with_admin(dsn, schema, lambda admin: admin.install())
-    print(f"the tables are at version {found}")
+    found = _with_admin(dsn, schema, lambda admin: admin.install(), creates=True)
+    config = _config(dsn, schema)
+    print(f"{config.safe_dsn}, schema {config.schema}: the tables are at version {found}")
 
 
 @schema.command("version")
@@ -106,15 +108,21 @@ def _config(dsn: str | None, schema: str | None) -> Any:
     return Config(**{name: value for name, value in given.items() if value is not None})
 
 
-def _with_admin(dsn: str | None, schema: str | None, verb: Callable[[Admin], Coroutine[Any, Any, Any]]) -> Any:
+def _with_admin(
+    dsn: str | None, schema: str | None, verb: Callable[[Admin], Coroutine[Any, Any, Any]], *, creates: bool = False
+) -> Any:
     from pgqrs.api.admin import admin  # noqa: PLC0415
     from pgqrs.api.connect import connect_with  # noqa: PLC0415
 
     if dsn is None and "PGQRS_DSN" not in os.environ:
-        print("using sqlite:///pgqrs.db; name another database with PGQRS_DSN", file=sys.stderr)
+        print("using sqlite:///pgqrs.db; name another database with PGQRS_DSN or --dsn", file=sys.stderr)
+    config = _config(dsn, schema)
+    if not creates and config.backend != "postgres" and not Path(config.path).exists():
+        # Connecting would make it, and then all would be well with an empty file.
+        raise ConnectionFailed(f"there is no file {config.path!r}; make it with `pgqrs install`")
 
     async def call() -> Any:
-        async with connect_with(_config(dsn, schema)) as store:
+        async with connect_with(config) as store:
             return await verb(admin(store))
 
     return asyncio.run(call())

@@ -21,7 +21,7 @@ from pgqrs.db.driver import Owner
 from pgqrs.db.drivers.postgres_hints import Listener, Notifier
 from pgqrs.db.hints import Hints
 from pgqrs.db.queries import Query, changed_rows
-from pgqrs.errors import ConnectionFailed, PgqrsError
+from pgqrs.errors import ConnectionFailed, PgqrsError, SchemaNotInstalled
 from pgqrs.retry import Backoff
 
 T = TypeVar("T")
@@ -155,9 +155,10 @@ class PostgresDriver:
 
     async def _make_pool(self) -> Any:
         config = self._config
-        return await asyncpg.create_pool(
+        pool = await asyncpg.create_pool(
             config.dsn,
-            min_size=1,
+            # No floor: asyncpg would complain about it, with a traceback, as long as the server is away.
+            min_size=0,
             max_size=config.pool_size,
             max_inactive_connection_lifetime=300,
             timeout=10,
@@ -167,6 +168,10 @@ class PostgresDriver:
             # Units of work leave nothing behind on a connection, so the usual reset (a round trip) is saved.
             reset=_leave_as_it_is,
         )
+        # Whatever is wrong with the DSN, the server or the role shall be said now.
+        async with pool.acquire():
+            pass
+        return pool
 
     # -- units of work -----------------------------------------------------------------------------------
 
@@ -308,11 +313,15 @@ def _unreachable(config: Config, error: BaseException, *, ambiguous: bool = Fals
         text = text.replace(config.dsn, masked(config.dsn))
     if isinstance(error, asyncpg.ClientConfigurationError | ValueError):
         text = type(error).__name__ + ": the DSN cannot be understood"
+    if isinstance(error, ConnectionRefusedError):
+        text += "; is PostgreSQL running there?"
     return ConnectionFailed(f"cannot use {config.safe_dsn}: {text}", ambiguous=ambiguous)
 
 
 def _refusal(error: asyncpg.PostgresError, config: Config) -> PgqrsError | asyncpg.PostgresError:
     """Errors of the server that a person can act on; anything else is ours and goes up as it is."""
+    if isinstance(error, asyncpg.UndefinedTableError | asyncpg.UndefinedColumnError):
+        return SchemaNotInstalled(f"{error}; look at it with `pgqrs schema verify`")
     if isinstance(error, asyncpg.InsufficientPrivilegeError | asyncpg.InsufficientResourcesError):
         return ConnectionFailed(f"{config.safe_dsn} refused: {error}; nothing of this call was written")
     return error

@@ -155,11 +155,14 @@ class SQLiteDriver:
         if self._watcher.look in self.hints.listeners:
             self.hints.listeners.remove(self._watcher.look)
         await asyncio.to_thread(self._watcher.close)
-        self._writes.put(None)
-        for _ in range(READERS):
+        # The writer last: the last connection to close moves everything from the log into the file.
+        writer, *readers = self._threads
+        for _ in readers:
             self._reads.put(None)
-        for thread in self._threads:
+        for thread in readers:
             await asyncio.to_thread(thread.join)
+        self._writes.put(None)
+        await asyncio.to_thread(writer.join)
 
     # -- connections -------------------------------------------------------------------------------------
 

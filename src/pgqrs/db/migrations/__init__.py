@@ -114,13 +114,15 @@ async def install(db: Database, *, up_to: int | None = None) -> int:
     return installed
 
 
-async def check(db: Database) -> None:
+async def check(db: Database, *, where: str = "this database") -> None:
     """Refuse, with the way out, a database whose schema this code cannot work with."""
     found = await version(db)
     if found == 0:
+        schema = db.dialect.schema or "public"
+        option = "" if schema == "public" else f" --schema {schema}"
         raise SchemaNotInstalled(
-            f"the pgqrs tables are not in schema {db.dialect.schema or 'public'!r}; "
-            "run `pgqrs install`, or connect with install=True"
+            f"the pgqrs tables are not in schema {schema!r} of {where}; "
+            f"run `PGQRS_DSN=... pgqrs install{option}` for it, or connect with install=True"
         )
     _refuse_newer(found)
     if found < latest_version():

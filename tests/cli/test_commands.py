@@ -1,0 +1,58 @@
+"""The command line: what it says, and with which code it ends."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def pgqrs_command(*arguments, **environment):
+    command = [sys.executable, "-m", "pgqrs.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, check=False)
+
+
+def test_install_says_where_it_installed(config):
+    done = pgqrs_command("install", PGQRS_DSN=config.dsn, PGQRS_SCHEMA=config.schema)
+
+    assert done.returncode == 0, done.stderr
+    assert f"schema {config.schema}: the tables are at version 1" in done.stdout
+    for verb, said in (("verify", "the tables are whole"), ("version", "1")):
+        checked = pgqrs_command("schema", verb, "--dsn", config.dsn, "--schema", config.schema)
+        assert (checked.returncode, checked.stdout.strip()) == (0, said)
+
+
+@pytest.mark.parametrize("verb", ["verify", "version"])
+def test_looking_at_a_file_that_is_not_there_does_not_make_it(tmp_path, verb):
+    done = pgqrs_command("schema", verb, "--dsn", f"sqlite:///{tmp_path / 'typo.db'}")
+
+    assert done.returncode == 9
+    assert "there is no file" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.backends("postgres")
+def test_a_missing_schema_has_a_code_of_its_own(config):
+    done = pgqrs_command("schema", "verify", PGQRS_DSN=config.dsn, PGQRS_SCHEMA=config.schema)
+
+    assert done.returncode == 8
+    assert f"pgqrs install --schema {config.schema}" in done.stderr
+
+
+def test_bad_usage_is_2():
+    assert pgqrs_command("schema", "nonsense").returncode == 2
+    assert pgqrs_command("install", "--dsn", "mysql://x").returncode == 2
+
+
+def test_the_sql_can_be_printed_without_a_database():
+    done = pgqrs_command("schema", "sql", "--dsn", "postgresql://nowhere/db", "--schema", "tenant_a")
+
+    assert done.returncode == 0
+    assert 'create table "tenant_a".pgqrs_messages' in done.stdout
+
+
+def test_the_demo_ends_well():
+    done = pgqrs_command("demo", "--messages", "40")
+
+    assert done.returncode == 0, done.stdout
+    assert "40 of 40 processed" in done.stdout
