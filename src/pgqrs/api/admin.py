@@ -10,7 +10,7 @@ from pgqrs.api.direct import RunContext, create_run
 from pgqrs.api.store import Store
 from pgqrs.clock import DatabaseClock
 from pgqrs.config import Config
-from pgqrs.db import migrations
+from pgqrs.db import legacy, migrations
 from pgqrs.db.drivers.sqlite import SQLiteDriver
 from pgqrs.db.tables import messages, queues, workers
 from pgqrs.errors import SchemaMismatch
@@ -59,6 +59,21 @@ class Admin:
     async def create_workflow(self, name: str, params: Any = None) -> RunContext:
         """The definition and one run of it, for `await my_workflow(run_ctx, ...)` in this process (seed 002)."""
         return await create_run(self._store, checked_name("workflow", name), params)
+
+    async def import_v1(
+        self, *, workflows: str = "old_pgqrs_workflows", steps: str = "old_pgqrs_workflow_steps"
+    ) -> int:
+        """Copies executions of the former layout (one row per execution) into definitions and runs; returns how many.
+
+        Rename the old tables first, as their names are used now. What had not ended goes on from its last completed
+        step. May be run again: what was copied is passed over.
+        """
+        return await legacy.import_v1(
+            await self._store.ready(),
+            workflows_table=workflows,
+            steps_table=steps,
+            max_attempts=self._store.config.max_attempts,
+        )
 
     # -- queues ------------------------------------------------------------------------------------------
 

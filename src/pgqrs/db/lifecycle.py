@@ -237,9 +237,14 @@ async def reset(db: Database, run_id: int, *, from_step: str | None) -> None:
     await _begin_anew(db, run_id)
 
 
+async def revive(db: Database, run_id: int) -> None:
+    """A message for a pending run that has none. Only inside a transaction of the caller's."""
+    await db.execute(_SQL["revive_message"], run_id=run_id)
+
+
 async def _begin_anew(db: Database, run_id: int) -> None:
     await db.execute(_SQL["clear_end"], run_id=run_id)
-    await db.execute(_SQL["revive_message"], run_id=run_id)
+    await revive(db, run_id)
 
 
 async def _set_status(
