@@ -48,6 +48,7 @@ def test_the_readme_example_prints_what_the_readme_says(tmp_path, monkeypatch, c
     monkeypatch.chdir(tmp_path)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
 
-    exec(compile(BLOCK.findall(readme)[0], "README.md", "exec"), {"__name__": "readme"})
+    for block in BLOCK.findall(readme):
+        exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
 
-    assert capsys.readouterr().out.split() == ["dog.jpg", "cat.jpg"]
+    assert capsys.readouterr().out.splitlines() == ["dog.jpg", "cat.jpg", "report for ann sent"]

@@ -48,6 +48,8 @@ class WorkerBuilder:
         self._name = checked_name("worker", name)
         self._port = checked_whole("port", port, least=0, most=65535)
         self._handlers: dict[str, Handler | None] = {checked_name("workflow", each): None for each in names}
+        # A workflow that was only named must be there; one whose code is here is made.
+        self._creates: set[str] = set()
         self._concurrency = 10
         self._grace_seconds = GRACE_SECONDS
 
@@ -63,6 +65,7 @@ class WorkerBuilder:
         found: Mapping[str, Any] = given if isinstance(given, Mapping) else discover_workflows(given)
         if not found:
             raise ConfigError(f"there is no decorated workflow in {given!r}")
+        self._creates |= set(found)
         self._handlers |= {name: Handler.of(name, function) for name, function in found.items()}
         return self
 
@@ -76,14 +79,16 @@ class WorkerBuilder:
         return self
 
     async def create(self, store: Store) -> Worker:
-        """Registers the worker. A decorated workflow that does not exist yet is created."""
+        """Registers the worker. What was given with `.workflows(...)` is created if it does not exist yet."""
         db = await store.ready()
+        if not self._handlers:
+            raise ConfigError(f"worker {self._name!r} has nothing to do; give it .workflows(module_or_mapping)")
         handlers: dict[int, Handler] = {}
         queue_ids = []
         for name, handler in self._handlers.items():
             if handler is None:
                 raise ConfigError(f"the worker for workflow {name!r} has no handler; give it one with .handler(fn)")
-            found = await (workflows.get(db, name) if len(self._handlers) == 1 else workflows.create(db, name))
+            found = await (workflows.create(db, name) if name in self._creates else workflows.get(db, name))
             handlers[found.workflow_id] = handler
             queue_ids.append(found.queue_id)
         worker_id = await workers.register(
