@@ -596,3 +596,70 @@ async def test_a_run_can_be_triggered_in_the_callers_transaction(run, store, flo
 
     assert (await run(handler, run_id=kept)).output() == [2, "!"]
     assert undone == kept
+
+
+async def test_many_plain_handlers_at_once_do_not_wait_for_each_others_threads(store, flow):
+    import threading
+
+    together = threading.Barrier(30, timeout=20)
+
+    def handler(ctx, n: int):
+        together.wait()
+        return ctx.step("double", lambda: n * 2)
+
+    run_ids = await flow.trigger_many(range(30)).execute(store)
+    worker = await pgqrs.consumer("w", 0, "flow").handler(handler).concurrency(30).create(store)
+    await worker.run_until_idle()
+    await worker.close()
+
+    assert [(await flow.get_run(run_id, store)).output() for run_id in run_ids] == [n * 2 for n in range(30)]
+
+
+async def test_a_stopped_worker_hands_its_run_back_and_does_no_more_of_it(connect):
+    store = await connect(clock=pgqrs.DatabaseClock())
+    await store.create_workflow("flow")
+    flow = pgqrs.workflow("flow")
+    reached, effects = asyncio.Event(), []
+
+    async def handler(ctx, params):
+        await ctx.step("first", lambda: effects.append("first"))
+        await ctx.step("long", long)
+        await ctx.step("last", lambda: effects.append("last"))
+
+    async def long():
+        reached.set()
+        await asyncio.Event().wait()
+
+    run_id = await flow.trigger(1, max_attempts=1).execute(store)
+    worker = await pgqrs.consumer("w", 0, "flow").handler(handler).grace(0).create(store)
+    polling = asyncio.create_task(worker.poll_forever())
+    await reached.wait()
+    worker.stop()
+    await polling
+
+    run = await flow.get_run(run_id, store)
+    assert run.status == "PENDING"
+    assert effects == ["first"]
+
+    async def quick(ctx, params):
+        await ctx.step("first", lambda: effects.append("again"))
+        await ctx.step("long", lambda: None)
+        return "done"
+
+    worker = await pgqrs.consumer("w", 0, "flow").handler(quick).create(store)
+    await worker.run_until_idle()
+    await worker.close()
+
+    assert (await run.refresh()).output() == "done"
+    assert (run.attempt, effects) == (1, ["first"])
+
+
+async def test_what_a_step_was_called_with_is_kept_when_it_is_small(run):
+    async def handler(ctx, params):
+        await ctx.step("small", lambda n: n, 7)
+        await ctx.step("large", len, "x" * 10_000)
+
+    steps = {s.step_id: s for s in await (await run(handler)).steps()}
+
+    assert steps["small"].input == '{"args":[7]}'
+    assert steps["large"].input is None

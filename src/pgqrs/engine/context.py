@@ -22,6 +22,7 @@ from pgqrs.engine.branches import current_branch, outside
 from pgqrs.engine.execution import Execution, FailedStep, Place, Wait
 from pgqrs.engine.outcome import described
 from pgqrs.engine.registry import return_type
+from pgqrs.engine.threads import in_thread
 from pgqrs.errors import (
     ConfigError,
     ExecutionFailed,
@@ -44,6 +45,7 @@ log = logging.getLogger("pgqrs.run")
 current_context: contextvars.ContextVar[Context | None] = contextvars.ContextVar("pgqrs_context", default=None)
 
 _ONCE = RetryPolicy(max_attempts=1)
+_MOST_INPUT_BYTES = 4096
 
 
 class Context:
@@ -131,7 +133,14 @@ class Context:
                 result = await _called(function, args, kwargs)
             text = encode(result, max_bytes=execution.config.max_payload_bytes)
             await execution.record(
-                StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=text, attempts=attempts)
+                StepRecord(
+                    place.step_id,
+                    place.ordinal,
+                    StepStatus.SUCCESS,
+                    input=_small_input(args, kwargs),
+                    output=text,
+                    attempts=attempts,
+                )
             )
             return None, decode(text, return_type(function))
         except PauseError as error:
@@ -429,10 +438,21 @@ def checked_step_name(name: object) -> str:
     )
 
 
+def _small_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """What a step was called with, for people who look; not kept when it is large, or cannot be stored."""
+    if not args and not kwargs:
+        return None
+    shown = [arg for arg in args if not getattr(arg, "__pgqrs_context__", False)]
+    try:
+        return encode({"args": shown, **({"kwargs": kwargs} if kwargs else {})}, max_bytes=_MOST_INPUT_BYTES)
+    except SerializationError:
+        return None
+
+
 async def _called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if inspect.iscoroutinefunction(function):
         return await function(*args, **kwargs)
-    result = await asyncio.to_thread(function, *args, **kwargs)
+    result = await in_thread(function, *args, **kwargs)
     return await result if inspect.isawaitable(result) else result
 
 

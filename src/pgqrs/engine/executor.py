@@ -17,6 +17,7 @@ from pgqrs.engine.execution import Execution, Suspend
 from pgqrs.engine.heartbeat import Heartbeat
 from pgqrs.engine.outcome import Outcome, failure
 from pgqrs.engine.registry import Handler
+from pgqrs.engine.threads import in_thread
 from pgqrs.errors import LeaseLost, PermanentError, RunCancelled
 from pgqrs.retry import RetryPolicy
 from pgqrs.serialization import encode
@@ -61,10 +62,14 @@ class Executor:
         try:
             text = await asyncio.shield(running)
         except asyncio.CancelledError:
-            # Either the lease is lost (and the handler was cancelled for it), or we are to hand the run back.
+            # Either the lease is lost (and the handler was cancelled for it), or we are to hand it back. From here
+            # on nothing of this pass may go on, not even a plain handler's thread, which cannot be cancelled.
+            lost, execution.lost = execution.lost, True
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
-            execution.check_alive()
+            await execution.wind_up()
+            if lost:
+                raise LeaseLost(f"run {execution.claim.run_id} is not ours any more; nothing was recorded") from None
             return Outcome(Yielding(RunStatus.PENDING)), None
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything
             await execution.wind_up()
@@ -105,7 +110,7 @@ class Executor:
         else:
             plain = SyncContext(context, asyncio.get_running_loop())
             given_plain = (plain,) if handler.takes_context else ()
-            value = await asyncio.to_thread(handler.function, *given_plain, **arguments)
+            value = await in_thread(handler.function, *given_plain, **arguments)
         if execution.suspended:
             raise PermanentError(
                 "the handler swallowed its suspension (an `except BaseException` or a bare `except` around a wait?)"
