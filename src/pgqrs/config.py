@@ -150,6 +150,9 @@ def masked(dsn: str) -> str:
     scheme, found, rest = str(dsn).partition("://")
     if not found or not re.fullmatch(r"[a-z]+(\+[a-z]+)?", scheme):
         return "***"
+    if "@" in rest.partition("?")[2]:
+        # An @ after a ?: a password with a ? in it, or a query with an @ in it. Nobody can tell, so show neither.
+        return f"{scheme}://***"
     _, user, where = rest.rpartition("@")
     place, query, _ = where.partition("?")
     return f"{scheme}://{'***@' if user else ''}{place}{'?***' if query else ''}"

@@ -343,3 +343,13 @@ async def test_what_is_no_message_is_refused_by_every_verb(alice, what):
     for verb in (*VERBS.values(), lambda consumer, m: consumer.archive_many([m])):
         with pytest.raises(pgqrs.ConfigError, match="a message, or its id"):
             await verb(alice, what)
+
+
+async def test_settling_a_stale_delivery_does_not_forget_the_newer_lease(producer, alice, clock):
+    await producer.enqueue("x")
+    [stale] = await alice.dequeue(lease_seconds=10)
+    clock.advance(10)
+    [fresh] = await alice.dequeue()
+    assert await alice.archive_many([stale]) == []
+
+    await alice.archive(fresh.id)

@@ -155,3 +155,16 @@ async def test_a_producer_finds_its_queue_again_after_it_was_made_anew(store):
     await producer.enqueue("hello")
 
     assert (await pgqrs.admin(store).queue_metrics("tasks")).ready == 1
+
+
+async def test_a_consumer_finds_its_queue_again_after_it_was_made_anew(store, monkeypatch):
+    monkeypatch.setattr("pgqrs.api.consumer.HEARTBEAT_SECONDS", 0.0)
+    await store.create_queue("tasks")
+    consumer = await store.consumer("tasks")
+    await pgqrs.admin(store).delete_queue("tasks")
+    with pytest.raises(pgqrs.QueueNotFound):
+        await consumer.dequeue()
+    await store.create_queue("tasks")
+    await (await store.producer("tasks")).enqueue("hello")
+
+    assert [m.payload for m in await consumer.dequeue()] == ["hello"]

@@ -179,8 +179,8 @@ async def test_nothing_is_left_running_after_close(tmp_path):
 
     await store.close()
 
-    # asyncio's own thread pool may have grown: count ours.
-    assert not [t.name for t in threading.enumerate() if t.name.startswith("pgqrs-")]
+    # The pools for asyncio's and for users' code may have grown, and stay: count the store's.
+    assert not [t.name for t in threading.enumerate() if t.name.startswith("pgqrs-") and "code" not in t.name]
 
 
 async def test_a_forked_child_is_told_to_connect_again(db):
@@ -243,3 +243,28 @@ async def test_a_closed_store_leaves_everything_in_the_file_itself(tmp_path):
             await (await store.consumer("tasks")).dequeue(wait_seconds=0.01)
 
         assert not file.with_name(f"{n}.db-wal").exists()
+
+
+async def test_a_file_that_was_removed_takes_no_more_messages(tmp_path):
+    file = tmp_path / "app.db"
+    store = await pgqrs.connect(f"sqlite:///{file}")
+    await store.create_queue("tasks")
+    producer = await store.producer("tasks")
+    file.unlink()
+
+    with pytest.raises(pgqrs.ConnectionFailed, match="removed or replaced"):
+        await producer.enqueue("lost")
+    await store.close()
+
+
+async def test_a_close_that_is_cancelled_still_ends_the_threads(tmp_path):
+    store = await pgqrs.connect(f"sqlite:///{tmp_path / 'x.db'}")
+    await store.create_queue("tasks")
+    closing = asyncio.create_task(store.database.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.gather(closing, return_exceptions=True)
+
+    await store.close()
+
+    assert not [t.name for t in threading.enumerate() if t.name.startswith("pgqrs-") and "code" not in t.name]

@@ -198,3 +198,28 @@ async def test_a_missing_table_is_no_raw_error(store, config):
         await producer.enqueue(1)
     await connection.execute(f'alter table "{config.schema}".elsewhere rename to pgqrs_messages')
     await connection.close()
+
+
+async def test_two_leases_at_once_that_lose_their_replies_hand_nothing_out_twice(producer, consumer, lose_reply):
+    await producer.enqueue_many(range(8))
+
+    lose_reply("lease_messages")
+    lose_reply("lease_messages")
+    one, other = await asyncio.gather(consumer.dequeue(2), consumer.dequeue(2))
+
+    assert len({m.id for m in one + other}) == len(one) + len(other) == 4
+
+
+async def test_a_forked_child_that_closes_the_store_leaves_the_parent_alone(store, producer):
+    import os
+
+    child = os.fork()
+    if child == 0:
+        try:
+            asyncio._set_running_loop(None)
+            asyncio.new_event_loop().run_until_complete(store.close())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+    assert await asyncio.wait_for(producer.enqueue("still here"), 5)

@@ -82,6 +82,7 @@ SECRET = "S3cr3t%?^]"
     [
         f"postgresql://user:{SECRET}@localhost/db",
         f"postgresql://localhost/db?password={SECRET}",
+        f"postgresql://localhost/db?password=abc@{SECRET}",
         f"postgresql://user:{SECRET}@[::1/db",
         f"postgresql://user:p@ss@{SECRET}@localhost/db",
         f"postgresql:user:{SECRET}@localhost/db",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pgqrs.api.arguments import checked_batch
+from pgqrs.api.arguments import checked_batch, checked_whole
 from pgqrs.api.direct import RunContext, create_run
 from pgqrs.api.store import Store
 from pgqrs.clock import DatabaseClock
@@ -128,7 +128,7 @@ class Admin:
             while page := await messages.dead_letters(db, queue_id, queue, limit=PURGE_BATCH):
                 total += await messages.replay(db, queue_id, [letter.id for letter in page])
         else:
-            total = await messages.replay(db, queue_id, list(ids))
+            total = await messages.replay(db, queue_id, [_checked_id("ids", each) for each in ids])
         if total:
             db.hints.announce([queue_id])
         return total
@@ -144,7 +144,7 @@ class Admin:
     async def release_worker_messages(self, worker_id: int) -> int:
         """Everything that a worker holds comes back at once, its attempt not counted; returns how many."""
         db = await self._store.ready()
-        count = await messages.release_worker(db, worker_id)
+        count = await messages.release_worker(db, _checked_id("worker_id", worker_id))
         db.hints.announce([queue.queue_id for queue in await queues.list_all(db)])
         return count
 
@@ -157,6 +157,10 @@ async def _expected_shape() -> migrations.Shape:
         return await migrations.shape(db)
     finally:
         await db.close()
+
+
+def _checked_id(argument: str, value: int) -> int:
+    return checked_whole(argument, value, least=0, most=2**63 - 1)
 
 
 def _named(queue: str) -> str:

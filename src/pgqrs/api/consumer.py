@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar, overload
 from pgqrs.api.arguments import checked_batch, checked_seconds
 from pgqrs.config import Config
 from pgqrs.db.driver import Driver
-from pgqrs.db.tables import messages, workers
+from pgqrs.db.tables import messages, queues, workers
 from pgqrs.db.tables.messages import Fence, Lease
 from pgqrs.engine.polling import Idling
 from pgqrs.errors import ConfigError, LeaseLost, PgqrsError
@@ -24,6 +24,8 @@ log = logging.getLogger("pgqrs.queue")
 
 # A third of the default lease: a consumer whose last sign of life is older than a lease is not there.
 HEARTBEAT_SECONDS = 10.0
+# How long a cancelled dequeue waits until its messages are handed back; after that it is done in the background.
+HAND_BACK_SECONDS = 1.0
 # Leases that were never settled are kept in mind until there are this many, then the ended ones are let go.
 MOST_REMEMBERED = 10_000
 
@@ -111,8 +113,18 @@ class Consumer:
     they changed. Either way a lost lease changes nothing.
     """
 
-    def __init__(self, db: Driver, config: Config, *, queue: str, queue_id: int, worker_id: int) -> None:
+    def __init__(
+        self,
+        db: Driver,
+        config: Config,
+        *,
+        queue: str,
+        queue_id: int,
+        worker_id: int,
+        registered: tuple[str, int, dict[str, Any]] = ("consumer", 0, {}),
+    ) -> None:
         self.queue = queue
+        self._registered = registered
         self.worker_id = worker_id
         self._db = db
         self._config = config
@@ -121,6 +133,9 @@ class Consumer:
         self._held: dict[int, tuple[int, float]] = {}
         # Fetched ahead by an iteration and not handed out yet: nobody has tried them.
         self._ahead: set[int] = set()
+        self._most_remembered = MOST_REMEMBERED
+        self._one_lease = asyncio.Lock()
+        self._returning: set[asyncio.Future[None]] = set()
         self._beaten = time.monotonic()
         self._closing: asyncio.Task[None] | None = None
 
@@ -157,7 +172,12 @@ class Consumer:
         """Messages as they come, until the consumer is closed; leased in batches, handed out one by one."""
         lease = self._lease_seconds(lease_seconds)
         while self._closing is None:
-            fetched = await self.dequeue(batch_size, lease_seconds=lease, wait_seconds=5)
+            try:
+                fetched = await self.dequeue(batch_size, lease_seconds=lease, wait_seconds=5)
+            except ConfigError:
+                if self._closing is not None:
+                    return
+                raise
             self._ahead |= {message.id for message in fetched}
             try:
                 for message in fetched:
@@ -185,8 +205,24 @@ class Consumer:
         await self._heartbeat_if_due()
         self._forget_ended()
         ends = time.monotonic() + lease_seconds
-        taking = asyncio.ensure_future(
-            messages.lease(
+        taking = asyncio.ensure_future(self._take(batch, lease_seconds, ends))
+        try:
+            leases = await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            # The lease may be taken all the same; what nobody will handle goes straight back. In a task of its own:
+            # neither a second cancellation nor a database that is away may hold up, or end, this.
+            returning = asyncio.ensure_future(self._hand_back(taking))
+            self._returning.add(returning)
+            returning.add_done_callback(self._returning.discard)
+            await asyncio.wait({returning}, timeout=HAND_BACK_SECONDS)
+            raise
+        return [Message(self, lease) for lease in leases]
+
+    async def _take(self, batch: int, lease_seconds: float, ends: float) -> list[Lease]:
+        # One at a time: after a lost reply `known` must hold all that this worker has, or two calls whose replies
+        # were lost together would both find, and hand out, the messages of both.
+        async with self._one_lease:
+            leases = await messages.lease(
                 self._db,
                 [self._queue_id],
                 worker_id=self.worker_id,
@@ -194,20 +230,16 @@ class Consumer:
                 lease_seconds=lease_seconds,
                 known=self._held,
             )
-        )
-        try:
-            leases = await asyncio.shield(taking)
-        except asyncio.CancelledError:
-            # The lease may be taken all the same; what nobody will handle goes straight back.
-            await self._hand_back(taking)
-            raise
-        self._held.update({lease.message_id: (lease.lease_token, ends) for lease in leases})
-        return [Message(self, lease) for lease in leases]
+            self._held.update({lease.message_id: (lease.lease_token, ends) for lease in leases})
+            return leases
 
     async def _hand_back(self, taking: asyncio.Future[list[Lease]]) -> None:
-        results = await asyncio.gather(taking, return_exceptions=True)
-        if isinstance(results[0], list) and results[0]:
-            await messages.release(self._db, [lease.fence for lease in results[0]], delay=0.0, count_attempt=False)
+        try:
+            leases = await taking
+            if leases:
+                await self.release_many([Message(self, lease) for lease in leases])
+        except PgqrsError as error:
+            log.debug("not handed back, its lease will run out: %s", error)
 
     # -- settling ----------------------------------------------------------------------------------------
 
@@ -238,7 +270,7 @@ class Consumer:
             if message_id in done:
                 self._held[message_id] = (token, ends)
             else:
-                self._held.pop(message_id, None)
+                self._forget([(message_id, token)])
         return [message_id for message_id, _ in fences if message_id in done]
 
     async def release(
@@ -271,9 +303,14 @@ class Consumer:
     ) -> list[int]:
         fences = self._fences(given)
         done = await change(fences) if fences else set()
-        for message_id, _ in fences:
-            self._held.pop(message_id, None)
+        self._forget(fences)
         return [message_id for message_id, _ in fences if message_id in done]
+
+    def _forget(self, fences: Sequence[Fence]) -> None:
+        """Those very leases: the same message may be held anew under another token."""
+        for message_id, token in fences:
+            if self._held.get(message_id, (None,))[0] == token:
+                del self._held[message_id]
 
     async def _one(
         self,
@@ -306,8 +343,18 @@ class Consumer:
     async def heartbeat(self) -> None:
         """A sign of life; `dequeue` gives one by itself now and then."""
         self._beaten = time.monotonic()
-        if not await workers.heartbeat(self._db, self.worker_id):
+        if not await workers.heartbeat(self._db, self.worker_id) and not await self._moved():
             log.warning("worker %d of queue %s was declared stopped, yet it is here", self.worker_id, self.queue)
+
+    async def _moved(self) -> bool:
+        """The queue was deleted, and this worker with it; perhaps one of the same name has taken its place."""
+        found = await queues.get(self._db, self.queue)
+        if found.queue_id == self._queue_id:
+            return False
+        name, port, info = self._registered
+        self.worker_id = await workers.register(self._db, queue_id=found.queue_id, name=name, port=port, info=info)
+        self._queue_id = found.queue_id
+        return True
 
     async def close(self, *, failed: bool = False) -> None:
         """Hands back what is still held and signs off. Idempotent; whoever calls it waits until it is done.
@@ -321,6 +368,8 @@ class Consumer:
 
     async def _sign_off(self, *, failed: bool) -> None:
         """Best effort: when the database is away, leases end by themselves."""
+        if self._returning:
+            await asyncio.wait(set(self._returning), timeout=HAND_BACK_SECONDS)
         try:
             await self.release_many(list(self._ahead))
             await self.release_many(list(self._held), count_attempt=failed)
@@ -343,9 +392,12 @@ class Consumer:
             await self.heartbeat()
 
     def _forget_ended(self) -> None:
-        if len(self._held) > MOST_REMEMBERED:
+        if len(self._held) > self._most_remembered:
             now = time.monotonic()
-            self._held = {i: (token, ends) for i, (token, ends) in self._held.items() if ends > now}
+            for message_id in [i for i, (_, ends) in self._held.items() if ends <= now]:
+                del self._held[message_id]
+            # Twice what is left: whoever really holds that many does not pay for the look at every dequeue.
+            self._most_remembered = max(MOST_REMEMBERED, 2 * len(self._held))
 
     def _lease_seconds(self, given: float | timedelta | None) -> float:
         return checked_seconds("lease_seconds", self._config.lease_seconds if given is None else given, least=1)

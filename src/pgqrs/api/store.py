@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import socket
 import time
@@ -11,6 +13,7 @@ from types import TracebackType
 from typing import Self
 from weakref import WeakSet
 
+from pgqrs.api.arguments import checked_whole
 from pgqrs.api.consumer import Consumer, Message
 from pgqrs.api.producer import Producer
 from pgqrs.api.run import Results
@@ -19,6 +22,8 @@ from pgqrs.db import migrations
 from pgqrs.db.driver import Driver
 from pgqrs.db.tables import queues, workers, workflows
 from pgqrs.names import checked_name
+
+log = logging.getLogger("pgqrs.queue")
 
 
 class Store:
@@ -52,10 +57,18 @@ class Store:
         db = await self.ready()
         found = await queues.get(db, checked_name("queue", queue))
         name = checked_name("worker", name if name is not None else _process_name())
+        checked_whole("port", port, least=0, most=65_535)
         worker_id = await workers.register(
             db, queue_id=found.queue_id, name=name, port=port, info={"pid": os.getpid()}
         )
-        consumer = Consumer(db, self.config, queue=found.name, queue_id=found.queue_id, worker_id=worker_id)
+        consumer = Consumer(
+            db,
+            self.config,
+            queue=found.name,
+            queue_id=found.queue_id,
+            worker_id=worker_id,
+            registered=(name, port, {"pid": os.getpid()}),
+        )
         self._consumers.add(consumer)
         return consumer
 
@@ -76,8 +89,13 @@ class Store:
         """Hands back what its consumers hold and lets go of every connection. Idempotent."""
         try:
             await self.results.close()
-            for consumer in list(self._consumers):
-                await consumer.close()
+            ends = await asyncio.gather(
+                *(consumer.close() for consumer in list(self._consumers)), return_exceptions=True
+            )
+            for error in ends:
+                if isinstance(error, Exception):
+                    # What was held comes back when its lease ends; the connections must be let go of all the same.
+                    log.warning("a consumer could not sign off: %s", error)
         finally:
             await self._db.close()
 

@@ -29,6 +29,9 @@ class Owner:
     def __init__(self) -> None:
         self._pid = os.getpid()
 
+    def is_child(self) -> bool:
+        return os.getpid() != self._pid
+
     def check(self) -> None:
-        if os.getpid() != self._pid:
+        if self.is_child():
             raise ConnectionFailed("this store was connected before a fork; connect again in the child process")

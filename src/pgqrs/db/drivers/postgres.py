@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -57,6 +57,17 @@ _REFUSED = (
     asyncpg.ReadOnlySQLTransactionError,
     # A connection that was ended while it lay idle: asyncpg notices before it sends anything.
     asyncpg.InternalClientError,
+)
+# The server's answer is no, for a reason outside this program.
+_ACTED_ON = (
+    asyncpg.InsufficientPrivilegeError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.ProgramLimitExceededError,
+    asyncpg.OperatorInterventionError,  # statement_timeout, pg_cancel_backend
+    asyncpg.LockNotAvailableError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
 )
 # The connection broke: what was sent last may have been carried out.
 _BROKEN = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError, TimeoutError)
@@ -176,11 +187,12 @@ class PostgresDriver:
     # -- units of work -----------------------------------------------------------------------------------
 
     async def perform(self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool) -> T:
-        self._check()
         deadline = time.monotonic() + self._config.retry_seconds
         attempt = 0
         reply_lost = False
         while True:
+            # Asked before each try: the store may have been closed between two of them.
+            self._check()
             attempt += 1
             try:
                 return await self._perform_once(work, kind, retried=reply_lost)
@@ -235,9 +247,15 @@ class PostgresDriver:
         async with self._pool.acquire(timeout=self._config.command_timeout_seconds) as connection:
             try:
                 yield connection
-            except _REFUSED:
-                # Not back into the pool: the next try shall reach a server that is there, and may write.
-                connection.terminate()
+            except (*_REFUSED, *_BROKEN, asyncpg.DataError):
+                # Not back into the pool: the next try shall reach a server that is there, and may write. Nor after
+                # a timeout (the pool would wait for the cancellation as long again), nor after an argument that
+                # the client refused: the statement is parsed then, its locks taken, and no Sync has been sent.
+                _end(connection)
+                raise
+            except asyncio.CancelledError:
+                # Also where no transaction was begun: between Parse and Sync one is open all the same, with locks.
+                await _rolled_back(connection)
                 raise
 
     @asynccontextmanager
@@ -246,10 +264,9 @@ class PostgresDriver:
         await connection.execute(_PIN_LOCALLY if self.pooled else "begin")
         try:
             yield
-        except BaseException:
+        except Exception:
             if not connection.is_closed():
-                # Shielded: a cancelled caller must not leave a connection inside a transaction.
-                await asyncio.shield(connection.execute("rollback"))
+                await _rolled_back(connection)
             raise
         await connection.execute("commit")
 
@@ -272,15 +289,23 @@ class PostgresDriver:
     async def close(self) -> None:
         if self._closed:
             return
-        await self._notifier.close()
-        self._closed = True
-        if self._listener is not None:
-            await self._listener.close()
+        if self._owner.is_child():
+            # The sockets and the selector are the parent's: closing them here makes it deaf there.
+            self._closed = True
+            return
         try:
+            await self._notifier.close()
+            self._closed = True
+            if self._listener is not None:
+                await self._listener.close()
             async with asyncio.timeout(5):
                 await self._pool.close()
         except TimeoutError:
             self._pool.terminate()
+        except BaseException:
+            self._closed = True
+            self._pool.terminate()
+            raise
 
 
 class _Failed(Exception):
@@ -292,6 +317,24 @@ class _Failed(Exception):
         self.reply_lost = reply_lost
 
 
+def _end(connection: Any) -> None:
+    # A pool that was terminated meanwhile has taken the connection back, and says so.
+    with suppress(asyncpg.InterfaceError):
+        connection.terminate()
+
+
+async def _rolled_back(connection: Any) -> None:
+    """Shielded: a cancelled caller must not leave a connection inside a transaction."""
+    rollback = asyncio.ensure_future(connection.execute("rollback", timeout=2))
+    rollback.add_done_callback(lambda done: done.cancelled() or done.exception())
+    try:
+        await asyncio.shield(rollback)
+    except BaseException:
+        # Cancelled once more, or broken: the pool must not get a connection that is still busy.
+        _end(connection)
+        raise
+
+
 async def _leave_as_it_is(connection: Any) -> None:
     del connection
 
@@ -299,7 +342,7 @@ async def _leave_as_it_is(connection: Any) -> None:
 def _is_closed(error: asyncpg.InterfaceError) -> bool:
     """asyncpg tells a closed connection and a wrong argument by the same class."""
     text = str(error)
-    return "closed" in text or "connection" in text
+    return "closed" in text or "closing" in text or "connection" in text
 
 
 def _shown(error: BaseException) -> str:
@@ -320,8 +363,8 @@ def _unreachable(config: Config, error: BaseException, *, ambiguous: bool = Fals
 
 def _refusal(error: asyncpg.PostgresError, config: Config) -> PgqrsError | asyncpg.PostgresError:
     """Errors of the server that a person can act on; anything else is ours and goes up as it is."""
-    if isinstance(error, asyncpg.UndefinedTableError | asyncpg.UndefinedColumnError):
-        return SchemaNotInstalled(f"{error}; look at it with `pgqrs schema verify`")
-    if isinstance(error, asyncpg.InsufficientPrivilegeError | asyncpg.InsufficientResourcesError):
+    if isinstance(error, asyncpg.UndefinedTableError | asyncpg.UndefinedColumnError | asyncpg.InvalidSchemaNameError):
+        return SchemaNotInstalled(f"{error}; look at schema {config.schema!r} with `pgqrs schema verify`")
+    if isinstance(error, _ACTED_ON):
         return ConnectionFailed(f"{config.safe_dsn} refused: {error}; nothing of this call was written")
     return error

@@ -11,7 +11,6 @@ import asyncpg
 from pgqrs.db.database import Kind
 from pgqrs.db.hints import Hints
 from pgqrs.db.queries import Query
-from pgqrs.errors import PgqrsError
 from pgqrs.retry import Backoff
 
 if TYPE_CHECKING:
@@ -46,7 +45,9 @@ class Notifier:
 
     async def close(self) -> None:
         if self._task is not None:
-            await self._task
+            # A hint is not worth waiting for.
+            await asyncio.wait({self._task}, timeout=2)
+            self._task.cancel()
 
     async def _send(self) -> None:
         while self._pending:
@@ -58,7 +59,7 @@ class Notifier:
                     kind=Kind.READ,
                     idempotent=True,
                 )
-            except PgqrsError as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, it must not end close()
                 # A hint only: whoever waits will find the work by polling.
                 log.debug("hint not sent: %s", error)
 
@@ -87,7 +88,7 @@ class Listener:
             try:
                 await self._listen()
                 attempt = 0
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            except Exception as error:  # noqa: BLE001 - a listener that has ended would never come back
                 log.debug("not listening (%s), trying again", type(error).__name__)
             attempt += 1
             await asyncio.sleep(_RECONNECT.delay(attempt))

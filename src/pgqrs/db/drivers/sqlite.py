@@ -117,6 +117,8 @@ class SQLiteDriver:
         self._threads: list[threading.Thread] = []
         self._readers_started = False
         self._closed = False
+        self._gate = threading.Lock()
+        self._files: dict[str, int] = {}
         self.hints = Hints() if self.in_memory else self._shared_hints(path)
         self._watcher = DataVersionWatcher(self._connect, self.hints)
         if self.several_processes and not self.in_memory:
@@ -134,11 +136,13 @@ class SQLiteDriver:
     async def perform(self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool) -> T:
         del idempotent  # A commit on this machine either happened or raised: there is no lost reply.
         self._owner.check()
-        if self._closed:
-            raise ConnectionFailed("this store is closed; connect again")
         loop = asyncio.get_running_loop()
         job = Job(work, loop, loop.create_future())
-        (self._reads if kind is Kind.READ and self._has_readers() else self._writes).put(job)
+        # Another thread's loop may close the store: nothing may get into line behind the word to stop.
+        with self._gate:
+            if self._closed:
+                raise ConnectionFailed("this store is closed; connect again")
+            (self._reads if kind is Kind.READ and self._has_readers() else self._writes).put(job)
         result: T = await job.future
         return result
 
@@ -149,20 +153,18 @@ class SQLiteDriver:
         return await self.perform(lambda unit: unit.execute(query, **params), kind=Kind.UNIT, idempotent=False)
 
     async def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        if self._watcher.look in self.hints.listeners:
-            self.hints.listeners.remove(self._watcher.look)
-        await asyncio.to_thread(self._watcher.close)
-        # The writer last: the last connection to close moves everything from the log into the file.
-        writer, *readers = self._threads
-        for _ in readers:
-            self._reads.put(None)
-        for thread in readers:
-            await asyncio.to_thread(thread.join)
-        self._writes.put(None)
-        await asyncio.to_thread(writer.join)
+        with self._gate:
+            first, self._closed = not self._closed, True
+        if first:
+            # All of them are told before the first await: a cancelled close must not leave threads for ever.
+            if self._watcher.look in self.hints.listeners:
+                self.hints.listeners.remove(self._watcher.look)
+            self._watcher.stop()
+            self._writes.put(None)
+            for _ in range(READERS):
+                self._reads.put(None)
+        # The writer ends last, when all the others have.
+        await asyncio.to_thread(self._threads[0].join)
 
     # -- connections -------------------------------------------------------------------------------------
 
@@ -272,6 +274,10 @@ class SQLiteDriver:
             stop = self._commit_together(session, job)
             if stop:
                 break
+        # The last connection to close moves everything from the log into the file: that shall be this one.
+        self._watcher.close()
+        for reader in self._threads[1:]:
+            reader.join()
         connection.close()
 
     def _commit_together(self, session: Session, first: Job) -> bool:
@@ -298,9 +304,16 @@ class SQLiteDriver:
                     each.result = each.error = None
                     self._commit_together_alone(session, each)
                 return stop
-            for each in done or [first]:
+            if not done:
+                # The file could not be had at all: whoever waits behind would wait as long again, one by one.
+                done.append(first)
+                while not stop and not self._writes.empty():
+                    waiting = self._writes.get()
+                    stop = waiting is None
+                    done += [waiting] if waiting is not None else []
+            for each in done:
                 each.error = self._translated(error)
-        _settle(done or [first])
+        _settle(done)
         return stop
 
     def _commit_together_alone(self, session: Session, job: Job) -> None:
@@ -316,6 +329,25 @@ class SQLiteDriver:
     def _begin(self, connection: Any) -> None:
         # IMMEDIATE: a transaction that reads first and writes later could fail for good half way.
         self._until_not_busy(lambda: connection.execute("begin immediate"))
+        self._check_files()
+
+    def _check_files(self) -> None:
+        """A file that was removed or replaced goes on taking commits that nobody will ever read."""
+        if self.in_memory:
+            return
+        for path in (self.path, f"{self.path}-wal"):
+            try:
+                inode = Path(path).stat().st_ino
+            except FileNotFoundError:
+                inode = 0
+            if self._files.setdefault(path, inode) != inode:
+                if not self._files[path]:
+                    self._files[path] = inode
+                    continue
+                raise ConnectionFailed(
+                    f"{path!r} was removed or replaced while it was in use; nothing of this call was written; "
+                    "put it back from a backup if need be, and connect again"
+                )
 
     def _run_in_savepoint(self, session: Session, job: Job) -> None:
         """The job's own error stays with the job; an error that ended the whole transaction is raised."""
@@ -331,8 +363,9 @@ class SQLiteDriver:
         connection.execute("release unit")
 
     def _roll_back(self, connection: Any) -> None:
-        # An error says that the transaction is gone already, which is what was wanted.
-        with suppress(self.database_error):
+        # An error says that the transaction is gone already, which is what was wanted. Any error: pyturso's are not
+        # all of one tree, and one that got out of here would end the writer's thread, and with it every call to come.
+        with suppress(Exception):
             if connection.in_transaction:
                 connection.execute("rollback")
 

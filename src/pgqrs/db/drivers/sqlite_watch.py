@@ -30,9 +30,12 @@ class DataVersionWatcher:
             self._thread.start()
         self._wanted.set()
 
-    def close(self) -> None:
+    def stop(self) -> None:
         self._stop.set()
         self._wanted.set()
+
+    def close(self) -> None:
+        self.stop()
         if self._thread is not None:
             self._thread.join()
 

@@ -23,6 +23,12 @@ class TursoDriver(SQLiteDriver):
         return self._configured(lambda: turso.connect(self.path, isolation_level=None))
 
     def _translated(self, error: BaseException) -> BaseException:
+        if type(error).__module__ == "turso" and not isinstance(error, turso.Error):
+            # pyturso lets some errors of its core through (IoError, DatabaseFull), outside its own tree.
+            text = f"Turso could not use {self.path!r}: {error}; nothing of this call was written"
+            failed = ConnectionFailed(text)
+            failed.__cause__ = error
+            return failed
         if isinstance(error, turso.Error) and "lock" in str(error).lower():
             return ConnectionFailed(f"another process has {self.path!r} open; Turso allows one process at a time")
         return super()._translated(error)
