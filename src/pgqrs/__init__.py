@@ -9,6 +9,7 @@ from pgqrs.api.store import Store
 from pgqrs.api.using import using
 from pgqrs.api.worker import Worker, consumer, poll_all, worker
 from pgqrs.api.workflow import Workflow, discover_workflows, step, workflow
+from pgqrs.api.workflow import workflow as workflow_decorator
 from pgqrs.clock import Clock, DatabaseClock, ManualClock
 from pgqrs.config import Config
 from pgqrs.engine.context import Context as PyWorkflow
@@ -99,4 +100,5 @@ __all__ = [
     "using",
     "worker",
     "workflow",
+    "workflow_decorator",
 ]

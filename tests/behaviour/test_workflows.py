@@ -52,7 +52,8 @@ async def test_a_run_is_executed_and_its_result_is_kept(run):
 
     assert done.status == "SUCCESS"
     assert done.output(Result) == Result("/b", 42)
-    assert done.output() == {"path": "/b", "total": 42}
+    assert done.output() == Result("/b", 42)
+    assert done.output(dict) == {"path": "/b", "total": 42}
     assert (done.attempt, done.input) == (1, {"bucket": "b", "count": 21})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import threading
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from pgqrs.engine.executor import Executor
 from pgqrs.engine.heartbeat import Heartbeat
 from pgqrs.engine.polling import Idling
 from pgqrs.engine.registry import Handler
+from pgqrs.errors import PauseError
 from pgqrs.serialization import decode, encode
 from pgqrs.types import RunStatus
 
@@ -61,11 +63,14 @@ def call_here(workflow: DecoratedWorkflow[Any, Any], args: tuple[Any, ...], kwar
     handler = workflow.handler
     if args and isinstance(args[0], RunContext):
         run_context, args = args[0], args[1:]
-        work = _execute(run_context.store, run_context.run_id, handler)
-        return work if handler.is_async else _from_plain_code(work, run_context.store)
+        limit = run_context.store.config.max_payload_bytes
+        text = handler.encode_input(args, kwargs, max_bytes=limit) if args or kwargs else None
+        if handler.is_async:
+            return _execute(run_context.store, run_context.run_id, handler, given=text)
+        return _from_plain_code(_elsewhere(run_context, handler, text))
     if handler.is_async:
         return _new_run(workflow, args, kwargs)
-    return asyncio.run(_new_run(workflow, args, kwargs))
+    return _from_plain_code(_new_run(workflow, args, kwargs))
 
 
 async def _new_run(workflow: DecoratedWorkflow[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -78,9 +83,18 @@ async def _new_run(workflow: DecoratedWorkflow[Any, Any], args: tuple[Any, ...],
         return await _execute(store, context.run_id, workflow.handler)
 
 
-def _from_plain_code(work: Any, store: Store) -> Any:
-    """A plain workflow called with a run's context, from inside an event loop: its own loop in its own thread."""
-    del store
+async def _elsewhere(context: RunContext, handler: Handler, text: str | None) -> Any:
+    """On another loop than the store's: PostgreSQL connections cannot come along."""
+    from pgqrs.api.connect import connect_with  # noqa: PLC0415 - as above
+
+    if not context.store.database.dialect.is_postgres:
+        return await _execute(context.store, context.run_id, handler, given=text)
+    async with connect_with(context.store.config, clock=context.store.database.clock) as store:
+        return await _execute(store, context.run_id, handler, given=text)
+
+
+def _from_plain_code(work: Any) -> Any:
+    """A plain workflow, perhaps called from inside an event loop: its own loop in its own thread."""
     outcome: dict[str, Any] = {}
 
     def run() -> None:
@@ -97,7 +111,7 @@ def _from_plain_code(work: Any, store: Store) -> Any:
     return outcome["value"]
 
 
-async def _execute(store: Store, run_id: int, handler: Handler) -> Any:
+async def _execute(store: Store, run_id: int, handler: Handler, *, given: str | None = None) -> Any:
     """Passes over the handler until the run has ended; while it waits for time or a signal, so do we."""
     db = await store.ready()
     config = store.config
@@ -107,8 +121,10 @@ async def _execute(store: Store, run_id: int, handler: Handler) -> Any:
     try:
         while True:
             claim = await lifecycle.claim_run(db, run_id, worker_id=worker_id, lease_seconds=config.lease_seconds)
+            if given is not None and claim.input in (None, "null"):
+                claim = dataclasses.replace(claim, input=given)
             outcome, error = await executor.execute(claim, handler, once=True)
-            if error is not None:
+            if error is not None and not isinstance(error, PauseError):
                 raise error
             if isinstance(outcome.end, Ending) and outcome.end.status is RunStatus.SUCCESS:
                 return decode(outcome.end.output or "null", handler.returns)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import TYPE_CHECKING, Any
 
 from pgqrs.db.lifecycle import ENDED
 from pgqrs.db.tables import runs
 from pgqrs.db.tables.runs import RunRow, StepRow
-from pgqrs.errors import ExecutionFailed, RunCancelled, WaitTimeout
+from pgqrs.errors import ConnectionFailed, ExecutionFailed, RunCancelled, WaitTimeout
 from pgqrs.serialization import decode
 from pgqrs.types import RunStatus
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
+
+log = logging.getLogger("pgqrs")
 
 
 class Run:
@@ -124,7 +127,13 @@ class Results:
                 waited_for = set(self._waiting)
                 while waited_for == set(self._waiting):
                     bell.clear()
-                    for run_id in await runs.finished(db, list(self._waiting)):
+                    try:
+                        finished = await runs.finished(db, list(self._waiting))
+                    except ConnectionFailed as error:
+                        # Whoever waits has a timeout of their own; without one they wait for the database, too.
+                        log.warning("cannot look for results: %s", error)
+                        finished = set()
+                    for run_id in finished:
                         for event in self._waiting.get(run_id, ()):
                             event.set()
                     # Those who were told take themselves off the list.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pgqrs.api.arguments import checked_whole
 from pgqrs.db.tables import workers, workflows
-from pgqrs.engine.registry import Handler
+from pgqrs.engine.registry import Handler, served
 from pgqrs.engine.worker import WorkerLoop
 from pgqrs.errors import ConfigError
 from pgqrs.names import checked_name
@@ -55,7 +55,7 @@ class WorkerBuilder:
 
     def handler(self, function: Callable[..., Any]) -> Self:
         for name in self._handlers:
-            self._handlers[name] = Handler.of(name, function)
+            self._handlers[name] = served[name] = Handler.of(name, function)
         return self
 
     def workflows(self, given: Any) -> Self:

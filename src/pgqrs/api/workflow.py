@@ -17,8 +17,8 @@ from pgqrs.db import lifecycle
 from pgqrs.db.lifecycle import NewRuns
 from pgqrs.db.tables import runs, workflows
 from pgqrs.db.tables.runs import StepRow
-from pgqrs.engine.context import Context, SyncContext, checked_step_name, current_context
-from pgqrs.engine.registry import Handler
+from pgqrs.engine.context import Context, SyncContext, checked_step_name, current_context, in_step
+from pgqrs.engine.registry import Handler, is_context, served, types_of
 from pgqrs.errors import ConfigError, NoActiveWorker, RunNotFound
 from pgqrs.names import checked_name
 from pgqrs.retry import RetryPolicy
@@ -61,7 +61,7 @@ class Workflow:
 
     @property
     def handler(self) -> Handler | None:
-        return _known.get(self.name)
+        return _known.get(self.name) or served.get(self.name)
 
     def trigger(
         self, params: Any = None, *, require_worker: bool | None = None, **options: Unpack[TriggerOptions]
@@ -299,16 +299,18 @@ def step(
         return lambda decorated: step(decorated, id=id, retry=retry)
     name = checked_step_name(id or function.__name__)
     parameters = list(inspect.signature(function).parameters.values())
-    takes_context = bool(parameters) and parameters[0].name in {"ctx", "context"}
+    takes_context = bool(parameters) and is_context(parameters[0], types_of(function))
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         given = args[0] if args and isinstance(args[0], Context | SyncContext) else None
         context = given if given is not None else current_context.get()
-        if context is None:
+        if context is None or in_step.get():
             return function(*args, **kwargs)
         if given is not None and not takes_context:
             args = args[1:]
+        if given is None and takes_context:
+            args = (context, *args)
         return context.step(name, function, *args, retry=retry, **kwargs)
 
     return call

@@ -40,6 +40,8 @@ _SQL = load(__package__, "lifecycle")
 ENDED = frozenset({RunStatus.SUCCESS, RunStatus.ERROR, RunStatus.CANCELLED})
 # As good as never: a run that a person paused waits for a person.
 NEVER_SECONDS = 100 * 365.25 * 86400
+# Whatever is visible only after this was put away by a person.
+_PUT_AWAY_SECONDS = NEVER_SECONDS / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +75,11 @@ class Claim:
 
     @property
     def fence(self) -> RunFence:
-        return (self.run_id, self.lease.lease_token)
+        return (self.run_id, self.lease.message_id, self.lease.lease_token)
 
 
-# A run and the token under which the caller holds it.
-RunFence = tuple[int, int]
+# A run, its message, and the token under which the caller holds it.
+RunFence = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,10 @@ async def cancel(db: Database, run_id: int, *, reason: str | None) -> list[int]:
     todo = [run_id]
     while todo:
         each = todo.pop()
+        # Locked as its executor locks: what ends meanwhile has ended, and what it spawns meanwhile is seen.
+        await db.fetch(_SQL["lock_message"], run_id=each)
+        if await _locked_status(db, each) in ENDED:
+            continue
         await _set_status(db, each, RunStatus.CANCELLED, last_error=reason)
         cancelled.append(each)
         todo += [row[0] for row in await db.fetch(_SQL["children_of"], run_id=each)]
@@ -213,7 +219,7 @@ async def signal(db: Database, run_id: int, *, name: str, payload: str) -> None:
         raise InvalidTransition(f"run {run_id} has ended in {status}; signal {name!r} would never be read")
     await db.execute(_SQL["insert_signal"], run_id=run_id, name=name, payload=payload)
     if status is RunStatus.PAUSED:
-        await db.execute(_SQL["wake_run"], run_id=run_id)
+        await db.execute(_SQL["wake_waiting_run"], run_id=run_id, put_away=_PUT_AWAY_SECONDS)
 
 
 @store_call(Kind.UNIT, idempotent=True)
@@ -310,7 +316,7 @@ async def _started(db: Database, leases: Sequence[Lease], *, worker_id: int, lea
     rows = await db.fetch(
         _SQL["start_runs"],
         worker_id=worker_id,
-        given=[(run_id, lease.attempts) for run_id, lease in by_run.items()],
+        given=[(run_id, *lease.fence, lease.attempts) for run_id, lease in by_run.items()],
     )
     found = await runs.recorded_steps(db, [row[0] for row in rows]) if rows else {}
     started = {
@@ -357,7 +363,8 @@ async def commit(db: Database, writes: Sequence[Write]) -> set[RunFence]:
 
 
 async def _held(db: Database, fences: Sequence[RunFence]) -> set[RunFence]:
-    return {(row[0], row[1]) for row in await db.fetch(_SQL["hold"], given=sorted(set(fences)))}
+    given = sorted({(message_id, token) for _, message_id, token in fences})
+    return {(row[0], row[1], row[2]) for row in await db.fetch(_SQL["hold"], given=given)}
 
 
 async def _record_steps(db: Database, writes: Sequence[Write]) -> None:
@@ -386,7 +393,8 @@ async def _end(db: Database, endings: Sequence[tuple[int, Ending]]) -> None:
 async def _wake_parents(db: Database, run_ids: Sequence[int]) -> None:
     parents = [row[0] for row in await db.fetch(_SQL["parents_of"], run_ids=run_ids)]
     if parents:
-        await db.execute(_SQL["wake_parents"], run_ids=parents)
+        await db.fetch(_SQL["lock_parents"], run_ids=parents)
+        await db.execute(_SQL["wake_parents"], run_ids=parents, put_away=_PUT_AWAY_SECONDS)
 
 
 async def _yield(db: Database, yieldings: Sequence[tuple[int, Yielding]]) -> None:
@@ -426,6 +434,8 @@ async def take_signal(db: Database, fence: RunFence, step: StepRecord, *, name: 
     """(held, payload): the oldest unread signal of that name becomes the step's result; None when there is none."""
     if not await _held(db, [fence]):
         return False, None
+    if db.retried and (found := await _recorded(db, fence, step)) is not None:
+        return True, found.output
     rows = await db.fetch(_SQL["next_signal"], run_id=fence[0], name=name)
     if not rows:
         return True, None
@@ -443,9 +453,7 @@ async def transact(
     """The user's statements and the step's record commit together; None when the lease is lost."""
     if not await _held(db, [fence]):
         return None
-    found = (await runs.recorded_steps(db, [fence[0]]))[fence[0]].get(step.step_id)
-    if found is not None and found.status is StepStatus.SUCCESS:
-        # The reply of an earlier try was lost: it has happened.
+    if db.retried and (found := await _recorded(db, fence, step)) is not None:
         return found.output or "null"
     output = await work(Transaction(cast(OwnSession, db)))
     done = StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=output)
@@ -453,11 +461,19 @@ async def transact(
     return output
 
 
+async def _recorded(db: Database, fence: RunFence, step: StepRecord) -> RecordedStep | None:
+    """After a lost reply: the step, when the first try was carried out."""
+    found = (await runs.recorded_steps(db, [fence[0]]))[fence[0]].get(step.step_id)
+    return found if found is not None and found.status is StepStatus.SUCCESS else None
+
+
 @store_call(Kind.UNIT, idempotent=True)
 async def spawn(db: Database, fence: RunFence, step: StepRecord, new: NewRuns) -> list[int] | None:
     """Child runs and the step that remembers them, in one transaction; None when the lease is lost."""
     if not await _held(db, [fence]):
         return None
+    if db.retried and (found := await _recorded(db, fence, step)) is not None:
+        return [int(run_id) for run_id in (found.output or "[]").strip("[]").split(",") if run_id]
     run_ids = await trigger(db, new)
     remembered = "[" + ",".join(map(str, run_ids)) + "]"
     await _record_steps(

@@ -18,7 +18,8 @@ where true
 order by given.position;
 
 -- name: start_runs
--- What was leased is running now; a run that has ended meanwhile gives no row.
+-- What was leased is running now; a run that has ended, or was taken away, meanwhile gives no row. (`not in`: with
+-- `in`, SQLite walks all live runs by their status instead of looking the given ones up.)
 update pgqrs_workflow_runs
 set status = 'RUNNING',
     attempt = given.attempts,
@@ -27,17 +28,24 @@ set status = 'RUNNING',
     paused_at = null,
     waiting_for = null,
     updated_at = {now}
-from {rows given: id id, attempts int}
+from {rows given: id id, message_id id, token id, attempts int}
 where run_id = given.id
-  and status in ('PENDING', 'RUNNING', 'PAUSED')
+  and status not in ('SUCCESS', 'ERROR', 'CANCELLED')
+  and exists (
+    select 1 from pgqrs_messages as m
+    where m.message_id = given.message_id
+      and m.lease_token = given.token
+      and m.leased_by is not null
+  )
 returning run_id, workflow_id, {text input}, max_attempts, parent_run_id, created_at;
 
 -- name: hold
 -- The fence of a whole transaction: those of the given whose lease is still theirs, locked in one order.
-select m.run_id, m.lease_token
-from {rows given: id id, token id}
+-- By message, not by run: a restarted run has a new message, whose tokens begin anew.
+select m.run_id, m.message_id, m.lease_token
+from {rows given: message_id id, token id}
 cross join pgqrs_messages as m
-where m.run_id = given.id
+where m.message_id = given.message_id
   and m.lease_token = given.token
   and m.leased_by is not null
 order by m.message_id
@@ -121,6 +129,14 @@ where run_id {in run_ids}
 select distinct parent_run_id from pgqrs_workflow_runs
 where run_id {in run_ids} and parent_run_id is not null;
 
+-- name: lock_parents
+-- Children that end side by side, and a parent that begins to wait, must see each other.
+select m.run_id
+from pgqrs_messages as m
+where m.run_id {in run_ids}
+order by m.message_id
+{lock m};
+
 -- name: wake_parents
 -- The last child to end wakes its parent. Parents at work are not waiting yet, and look by themselves before they do.
 update pgqrs_messages
@@ -128,6 +144,8 @@ set visible_after = {now}
 where run_id {in run_ids}
   and leased_by is null
   and visible_after > {now}
+  -- Not those that a person has put away.
+  and visible_after < {after :put_away}
   and exists (
     select 1 from pgqrs_workflow_runs as p
     where p.run_id = pgqrs_messages.run_id and p.status = 'PAUSED'
@@ -161,6 +179,14 @@ update pgqrs_messages
 set visible_after = {now}
 where run_id = :run_id
   and leased_by is null;
+
+-- name: wake_waiting_run
+-- As wake_run, but a run that a person has put away stays where it is.
+update pgqrs_messages
+set visible_after = {now}
+where run_id = :run_id
+  and leased_by is null
+  and visible_after < {after :put_away};
 
 -- name: next_signal
 select signal_id, {text payload}
@@ -204,6 +230,8 @@ where run_id = :run_id;
 -- Out of everybody's hands until somebody says otherwise; the token grows, so whoever held it is fenced.
 update pgqrs_messages
 set visible_after = {after :delay},
+    -- Taken away, not lost: the attempt does not count.
+    attempts = case when leased_by is null then attempts else attempts - 1 end,
     leased_by = null,
     lease_token = lease_token + 1
 where run_id = :run_id;

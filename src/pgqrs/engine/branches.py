@@ -45,11 +45,14 @@ class Branch:
 
     def place(self, name: str) -> tuple[str, int]:
         """The id and the ordinal of the next step of that name: `fetch`, `fetch#2`, `fetch@1`, `fetch@1#2`."""
+        step_id = self.place_unordered(name)
+        ordinal, self.ordinal = self.ordinal, self.ordinal + 1
+        return step_id, ordinal
+
+    def place_unordered(self, name: str) -> str:
         self.engaged = True
         count = self.counts[name] = self.counts.get(name, 0) + 1
-        ordinal, self.ordinal = self.ordinal, self.ordinal + 1
-        suffix = (f"@{self.path}" if self.path else "") + (f"#{count}" if count > 1 else "")
-        return name + suffix, ordinal
+        return name + (f"@{self.path}" if self.path else "") + (f"#{count}" if count > 1 else "")
 
 
 def branch_of(step_id: str) -> str:

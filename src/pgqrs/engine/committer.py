@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pgqrs.db import lifecycle
 from pgqrs.db.driver import Driver
 from pgqrs.db.lifecycle import RunFence, Write
+from pgqrs.engine.branches import outside
 from pgqrs.errors import ConnectionFailed, LeaseLost
 
 # Beyond this the first waiter of a batch waits for the last; it also bounds one statement's parameters.
@@ -33,7 +34,8 @@ class Committer:
         item = _Item(write, asyncio.get_running_loop().create_future())
         self._gathered.append(item)
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="pgqrs-committer")
+            # Outside: it serves every run, and must not end with the handler that happened to come first.
+            self._task = outside(self._run())
         await item.done
 
     async def _run(self) -> None:
@@ -78,5 +80,5 @@ def _settle(item: _Item, error: BaseException | None) -> None:
 
 
 def _lost(fence: RunFence) -> LeaseLost:
-    run_id, token = fence
+    run_id, _, token = fence
     return LeaseLost(f"run {run_id} is not held under token {token} any more; nothing was recorded")

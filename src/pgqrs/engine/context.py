@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from pgqrs import errors
 from pgqrs.db import lifecycle
 from pgqrs.db.database import Transaction
 from pgqrs.db.lifecycle import NewRuns, StepRecord
@@ -42,7 +43,11 @@ from pgqrs.types import RunStatus, StepStatus
 T = TypeVar("T")
 log = logging.getLogger("pgqrs.run")
 
-current_context: contextvars.ContextVar[Context | None] = contextvars.ContextVar("pgqrs_context", default=None)
+current_context: contextvars.ContextVar[Context | SyncContext | None] = contextvars.ContextVar(
+    "pgqrs_context", default=None
+)
+# True in the body of a step: a step that it calls is a part of it, and a plain call.
+in_step: contextvars.ContextVar[bool] = contextvars.ContextVar("pgqrs_in_step", default=False)
 
 _ONCE = RetryPolicy(max_attempts=1)
 _MOST_INPUT_BYTES = 4096
@@ -105,7 +110,7 @@ class Context:
         attempts = (recorded.attempts if recorded else 0) + 1
         execution.begin()
         # Shielded: when a sibling gives up, what is in flight here still finishes and is recorded.
-        body = outside(self._attempt(place, function, args, kwargs, retry, seconds, attempts))
+        body = execution.begun(outside(self._attempt(place, function, args, kwargs, retry, seconds, attempts)))
         try:
             wait, value = await asyncio.shield(body)
         except asyncio.CancelledError:
@@ -128,6 +133,7 @@ class Context:
     ) -> tuple[Wait | None, Any]:
         """(None, value) when it is recorded; (what to wait for, None) when it has to be tried again later."""
         execution = self._execution
+        in_step.set(True)
         try:
             async with asyncio.timeout(seconds):
                 result = await _called(function, args, kwargs)
@@ -150,8 +156,6 @@ class Context:
             raise
         except Exception as error:  # noqa: BLE001 - a step may raise anything
             return await self._failed(place, error, retry, attempts), None
-        finally:
-            execution.finish()
 
     async def _failed(self, place: Place, error: Exception, retry: RetryPolicy, attempts: int) -> Wait:
         """Another attempt later, or the error on record and up to the handler."""
@@ -183,7 +187,7 @@ class Context:
         details = decode(recorded.error or "{}")
         name, message = details.get("type", "Exception"), details.get("message", "")
         known = getattr(self._execution.handler.function, "__globals__", {})
-        candidate = known.get(name) or getattr(builtins, name, None)
+        candidate = known.get(name) or getattr(builtins, name, None) or getattr(errors, name, None)
         if isinstance(candidate, type) and issubclass(candidate, Exception):
             error = candidate.__new__(candidate)
             error.args = (message,)
@@ -262,7 +266,9 @@ class Context:
         pending = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED)
         execution.begin()
         try:
-            held, payload = await lifecycle.take_signal(execution.db, execution.claim.fence, pending, name=name)
+            held, payload = await outside(
+                lifecycle.take_signal(execution.db, execution.claim.fence, pending, name=name)
+            )
         finally:
             execution.finish()
         if not held:
@@ -311,7 +317,7 @@ class Context:
             return [Child(self, run_id) for run_id in decode(recorded.output or "[]")]
         execution.begin()
         try:
-            found = await workflows.get(execution.db, workflow)
+            found = await outside(workflows.get(execution.db, workflow))
             new = NewRuns(
                 found.workflow_id,
                 found.queue_id,
@@ -320,7 +326,7 @@ class Context:
                 parent_run_id=self.run_id,
             )
             pending = StepRecord(place.step_id, place.ordinal, StepStatus.PENDING)
-            run_ids = await lifecycle.spawn(execution.db, execution.claim.fence, pending, new)
+            run_ids = await outside(lifecycle.spawn(execution.db, execution.claim.fence, pending, new))
         finally:
             execution.finish()
         if run_ids is None:
@@ -340,7 +346,7 @@ class Context:
             return _result(run_id, *decode(recorded.output or "null"))
         execution.begin()
         try:
-            row = await runs.get(execution.db, run_id)
+            row = await outside(runs.get(execution.db, run_id))
             if row.status in lifecycle.ENDED:
                 details = decode(row.output or "null") if row.status is RunStatus.SUCCESS else row.last_error
                 text = encode([str(row.status), details])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from pgqrs.config import Config
 from pgqrs.db.driver import Driver
@@ -68,10 +70,13 @@ class Execution:
         self.failed: list[FailedStep] = []
         self._committer = committer
         self._requested: set[str] = set()
-        self._by_place = {(branch_of(s.step_id), s.ordinal): s for s in claim.steps.values()}
+        self._by_place = {(branch_of(s.step_id), s.ordinal): s for s in claim.steps.values() if s.ordinal >= 0}
         self._waits: dict[str, Wait] = {}
         self._blocked: list[asyncio.Future[None]] = []
         self._in_flight = 0
+        self._bodies: set[asyncio.Task[Any]] = set()
+        # Asked before every step and every write: has the heartbeat renewed the lease in time?
+        self.is_held: Callable[[], bool] = lambda: True
         self._landed = asyncio.Event()
         self._live: dict[Branch, None] = {}
         self._leased = time.monotonic()
@@ -86,7 +91,12 @@ class Execution:
         """The next step of that name in the branch that asks; NonDeterminism when another one is on record there."""
         if self.suspended:
             raise Suspend
-        branch = self.branch()
+        branch = current_branch.get()
+        if branch is None:
+            # A thread that a plain handler started by itself: its steps come in no order, so only their names count.
+            step_id = self.root.place_unordered(name)
+            self._requested.add(step_id)
+            return Place(step_id, -1)
         step_id, ordinal = branch.place(name)
         recorded = self._by_place.get((branch.path, ordinal))
         if recorded is not None and recorded.step_id != step_id:
@@ -130,12 +140,31 @@ class Execution:
     def check_alive(self) -> None:
         if self.cancelled:
             raise RunCancelled(self.claim.run_id)
-        if self.lost:
+        if self.lost or not self.is_held():
             raise LeaseLost(f"run {self.claim.run_id} was leased again or cancelled; nothing more is done here")
 
     def begin(self) -> None:
         self.check_alive()
         self._in_flight += 1
+
+    def begun(self, body: asyncio.Task[Any]) -> asyncio.Task[Any]:
+        """The body of a step: in flight until it is done, even when it is ended before it began."""
+        self._bodies.add(body)
+        body.add_done_callback(self._body_done)
+        return body
+
+    def _body_done(self, body: asyncio.Task[Any]) -> None:
+        self._bodies.discard(body)
+        # Nobody may be left to ask for it.
+        if not body.cancelled():
+            body.exception()
+        self.finish()
+
+    def abandon(self) -> None:
+        """The run is somebody else's, or about to be: nothing more begins here, and what is in flight is ended."""
+        self.lost = True
+        for body in self._bodies:
+            body.cancel()
 
     def finish(self) -> None:
         self._in_flight -= 1
@@ -146,6 +175,8 @@ class Execution:
     async def wind_up(self) -> None:
         """The handler is done: what is still in flight finishes and is recorded, then its other tasks are ended."""
         while self._in_flight:
+            if self.lost:
+                self.abandon()
             self._landed.clear()
             await self._landed.wait()
         tasks = [branch.task for branch in self._live if branch.task is not None]
@@ -217,10 +248,16 @@ class Execution:
     def steps_to_try_again(self, error: BaseException) -> tuple[StepRecord, ...]:
         """The failed steps whose error has left the handler: the next attempt runs them anew."""
         chain: set[int] = set()
-        link: BaseException | None = error
-        while link is not None and id(link) not in chain:
+        links: list[BaseException | None] = [error]
+        while links:
+            link = links.pop()
+            if link is None or id(link) in chain:
+                continue
             chain.add(id(link))
-            link = link.__cause__ or link.__context__
+            links += [link.__cause__, link.__context__]
+            # As TaskGroup raises them.
+            if isinstance(link, BaseExceptionGroup):
+                links += link.exceptions
         return tuple(
             StepRecord(
                 s.record.step_id,

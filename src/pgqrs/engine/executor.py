@@ -47,6 +47,7 @@ class Executor:
         execution = Execution(claim, handler, db=self._db, config=self._config, committer=self._committer)
         message_id, token = claim.lease.fence
         running = outside(self._run(execution))
+        execution.is_held = lambda: self._heartbeat.holds(message_id, token)
         self._heartbeat.hold(message_id, token, _when_lost(execution, running, asyncio.get_running_loop()))
         try:
             outcome, error = await self._outcome(execution, running, once=once)
@@ -62,14 +63,21 @@ class Executor:
         try:
             text = await asyncio.shield(running)
         except asyncio.CancelledError:
-            # Either the lease is lost (and the handler was cancelled for it), or we are to hand it back. From here
-            # on nothing of this pass may go on, not even a plain handler's thread, which cannot be cancelled.
-            lost, execution.lost = execution.lost, True
+            task = asyncio.current_task()
+            if running.done() and not execution.lost and not (task and task.cancelling()):
+                # Nobody cancelled it: it came out of the handler, like any other error.
+                await execution.wind_up()
+                return self._decided(execution, asyncio.CancelledError("raised by the handler"), once=once)
+            # Either the lease is lost (and the handler was cancelled for it), or we are to hand it back. Whoever
+            # takes it must find nobody at work on it; only a plain handler's thread goes on, until it next asks its
+            # context.
+            lost = execution.lost
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
+            execution.abandon()
             await execution.wind_up()
             if lost:
-                raise LeaseLost(f"run {execution.claim.run_id} is not ours any more; nothing was recorded") from None
+                execution.check_alive()
             return Outcome(Yielding(RunStatus.PENDING)), None
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything
             await execution.wind_up()
@@ -109,6 +117,7 @@ class Executor:
             value = await handler.function(*given, **arguments)
         else:
             plain = SyncContext(context, asyncio.get_running_loop())
+            current_context.set(plain)
             given_plain = (plain,) if handler.takes_context else ()
             value = await in_thread(handler.function, *given_plain, **arguments)
         if execution.suspended:
@@ -123,8 +132,8 @@ def _when_lost(
     execution: Execution, running: asyncio.Task[Any], loop: asyncio.AbstractEventLoop
 ) -> Callable[[], None]:
     def stop() -> None:
-        execution.lost = True
         running.cancel()
+        execution.abandon()
 
     def lost() -> None:
         log.warning("run %d: lease lost", execution.claim.run_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -50,6 +51,12 @@ class Heartbeat:
             self._thread = threading.Thread(target=self._run, name="pgqrs-heartbeat", daemon=True)
             self._thread.start()
 
+    def holds(self, message_id: int, token: int) -> bool:
+        """False when the lease is lost, or would have to be given up: this process may have been frozen."""
+        with self._lock:
+            held = self._held.get(message_id)
+            return held is not None and held.token == token and self._due(held) > time.monotonic()
+
     def let_go(self, message_id: int, token: int) -> None:
         with self._lock:
             held = self._held.get(message_id)
@@ -68,11 +75,11 @@ class Heartbeat:
         """On PostgreSQL with a connection of its own; SQLite's writer serves any thread."""
         own: Driver | None = None
         try:
-            while not await asyncio.to_thread(self._stop.wait, self._lease_seconds / 3):
+            while not await asyncio.to_thread(self._stop.wait, self._patience()):
                 try:
-                    if own is None:
-                        own = await self._connect()
-                    async with asyncio.timeout(self._lease_seconds / 3):
+                    async with asyncio.timeout(self._patience()):
+                        if own is None:
+                            own = await self._connect()
                         await self._beat(own)
                 except (PgqrsError, TimeoutError, OSError) as error:
                     log.warning("heartbeat failed: %s", error)
@@ -80,6 +87,15 @@ class Heartbeat:
         finally:
             if own is not None and own is not self._db:
                 await own.close()
+
+    def _patience(self) -> float:
+        """A third of a lease, but no longer than until the first lease must be given up."""
+        with self._lock:
+            due = min(map(self._due, self._held.values()), default=math.inf)
+        return min(self._lease_seconds / 3, max(due - time.monotonic(), 0.01))
+
+    def _due(self, held: _Held) -> float:
+        return held.renewed + self._lease_seconds * 0.9
 
     async def _connect(self) -> Driver:
         if not self._db.dialect.is_postgres:
@@ -107,9 +123,8 @@ class Heartbeat:
 
     def _give_up_what_is_due(self) -> None:
         """Self-fencing: a tenth of a lease before the database would give it to somebody else."""
-        limit = time.monotonic() - self._lease_seconds * 0.9
         with self._lock:
-            due = [message_id for message_id, held in self._held.items() if held.renewed < limit]
+            due = [message_id for message_id, held in self._held.items() if self._due(held) <= time.monotonic()]
             lost = [self._held.pop(message_id) for message_id in due]
         for each in lost:
             each.lost()

@@ -5,13 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import Any, Never, NoReturn, get_type_hints
 
 from pgqrs.errors import ConfigError
 from pgqrs.retry import RetryPolicy
 from pgqrs.serialization import decode, encode
 
 _CONTEXT_NAMES = frozenset({"ctx", "context", "_ctx", "workflow_ctx", "wf_ctx"})
+
+# The handlers that this process's workers serve, by workflow: they tell `run.output()` its type.
+served: dict[str, Handler] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,8 @@ class Handler:
             parameters = tuple(inspect.signature(function).parameters.values())
         except (TypeError, ValueError):
             raise ConfigError(f"the handler of workflow {name!r} must be a function, not {function!r}") from None
-        types = _types(function)
-        takes_context = bool(parameters) and _is_context(parameters[0], types)
+        types = types_of(function)
+        takes_context = bool(parameters) and is_context(parameters[0], types)
         return cls(
             name=name,
             function=function,
@@ -86,10 +89,12 @@ class Handler:
 
 def return_type(function: Callable[..., Any]) -> Any:
     """What a step's function says that it returns; Any when it does not say."""
-    return _types(function).get("return", Any)
+    hint = types_of(function).get("return", Any)
+    # A function that only ever raises (a pause) says so; what it is resumed with may be anything.
+    return Any if hint in (type(None), NoReturn, Never) else hint
 
 
-def _types(function: Callable[..., Any]) -> dict[str, Any]:
+def types_of(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return get_type_hints(function)
     except (NameError, TypeError, AttributeError):
@@ -97,6 +102,6 @@ def _types(function: Callable[..., Any]) -> dict[str, Any]:
         return {}
 
 
-def _is_context(parameter: inspect.Parameter, types: dict[str, Any]) -> bool:
+def is_context(parameter: inspect.Parameter, types: dict[str, Any]) -> bool:
     hint = types.get(parameter.name)
     return parameter.name in _CONTEXT_NAMES or getattr(hint, "__pgqrs_context__", False) is True

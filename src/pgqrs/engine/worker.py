@@ -111,19 +111,30 @@ class WorkerLoop:
         free = self._concurrency - len(self._running)
         if free <= 0:
             return 0
-        claims = await lifecycle.claim(
-            self._db,
-            self._queue_ids,
-            worker_id=self.worker_id,
-            batch=free,
-            lease_seconds=self._config.lease_seconds,
-            known={claim.lease.message_id for claim in self._running.values()},
+        claiming = asyncio.ensure_future(
+            lifecycle.claim(
+                self._db,
+                self._queue_ids,
+                worker_id=self.worker_id,
+                batch=free,
+                lease_seconds=self._config.lease_seconds,
+                known={claim.lease.message_id for claim in self._running.values()},
+            )
         )
+        try:
+            claims = await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            # What is leased must be known, or nobody hands it back.
+            self._begin(await claiming)
+            raise
+        self._begin(claims)
+        return len(claims)
+
+    def _begin(self, claims: list[Claim]) -> None:
         for claim in claims:
             task = asyncio.create_task(self._execute(claim), name=f"pgqrs-run-{claim.run_id}")
             self._running[task] = claim
             task.add_done_callback(self._done)
-        return len(claims)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         del self._running[task]
@@ -166,6 +177,8 @@ class WorkerLoop:
 
     async def _hand_back_the_rest(self) -> None:
         """At once, and without counting the attempt: whoever is there takes over."""
+        # A task that is cancelled before it began would hand nothing back.
+        await asyncio.sleep(0)
         unfinished = list(self._running)
         for task in unfinished:
             task.cancel()

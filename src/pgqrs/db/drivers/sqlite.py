@@ -328,7 +328,12 @@ class SQLiteDriver:
 
     def _begin(self, connection: Any) -> None:
         # IMMEDIATE: a transaction that reads first and writes later could fail for good half way.
-        self._until_not_busy(lambda: connection.execute("begin immediate"))
+        def begin() -> None:
+            # Turso: a BEGIN that found the file busy leaves its transaction open.
+            self._roll_back(connection)
+            connection.execute("begin immediate")
+
+        self._until_not_busy(begin)
         self._check_files()
 
     def _check_files(self) -> None:

@@ -100,8 +100,9 @@ from (
 ) as due;
 
 -- name: is_visible
-select count(*) from pgqrs_messages
-where run_id = :run_id and visible_after <= {now};
+-- A run that has ended has no message: whoever waits for it must look, too.
+select count(*) = 0 from pgqrs_messages
+where run_id = :run_id and visible_after > {now};
 
 -- name: copy_to_archive
 insert into pgqrs_archived_messages
