@@ -664,3 +664,37 @@ async def test_what_a_step_was_called_with_is_kept_when_it_is_small(run):
 
     assert steps["small"].input == '{"args":[7]}'
     assert steps["large"].input is None
+
+
+@pytest.mark.backends("sqlite")
+async def test_a_first_signal_drains_and_a_second_hands_back(connect):
+    import os
+    import signal
+
+    store = await connect(clock=pgqrs.DatabaseClock())
+    await store.create_workflow("flow")
+    flow = pgqrs.workflow("flow")
+    reached, finish = asyncio.Event(), asyncio.Event()
+
+    async def handler(ctx, params):
+        reached.set()
+        await finish.wait()
+        return "done"
+
+    async def signalled(times):
+        reached.clear()
+        run_id = await flow.trigger(1).execute(store)
+        worker = await pgqrs.consumer("w", 0, "flow").handler(handler).grace(60).create(store)
+        polling = asyncio.create_task(worker.poll_forever(signals=True))
+        await reached.wait()
+        for _ in range(times):
+            os.kill(os.getpid(), signal.SIGTERM)
+            while not worker._loop.is_stopping:
+                await asyncio.sleep(0)
+        if times == 1:
+            finish.set()
+        await asyncio.wait_for(polling, 10)
+        return (await flow.get_run(run_id, store)).status
+
+    assert await signalled(2) == "PENDING"
+    assert await signalled(1) == "SUCCESS"

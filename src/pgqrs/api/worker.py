@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
@@ -118,9 +119,30 @@ class Worker:
         self.worker_id = loop.worker_id
         self._loop = loop
 
-    async def poll_forever(self) -> None:
-        """Leases and executes runs until `stop`; then drains, and hands back what does not finish in time."""
-        await self._loop.run()
+    async def poll_forever(self, *, signals: bool = False) -> None:
+        """Leases and executes runs until `stop`; then drains, and hands back what does not finish in time.
+
+        With `signals`, SIGTERM and SIGINT stop it; a second one hands back at once.
+        """
+        loop = asyncio.get_running_loop()
+        caught = (signal.SIGTERM, signal.SIGINT) if signals else ()
+        for each in caught:
+            loop.add_signal_handler(each, self._on_signal)
+        try:
+            await self._loop.run()
+        finally:
+            for each in caught:
+                loop.remove_signal_handler(each)
+
+    def _on_signal(self) -> None:
+        if self._loop.is_stopping:
+            self._loop.hand_back()
+        else:
+            self._loop.stop()
+
+    def hand_back(self) -> None:
+        """Stops at once: what is running is handed back, its attempt not counted."""
+        self._loop.hand_back()
 
     async def run_until_idle(self) -> None:
         """Executes what is due now and returns when nothing is: for tests and scripts."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from pgqrs.config import Config
 from pgqrs.db import lifecycle
@@ -51,6 +52,7 @@ class WorkerLoop:
         self._concurrency = concurrency
         self._grace_seconds = grace_seconds
         self._stopping = asyncio.Event()
+        self._cutting = asyncio.Event()
         self._running: dict[asyncio.Task[None], Claim] = {}
         self._bell: Subscription | None = None
         self._looked_for_lost = 0.0
@@ -62,6 +64,15 @@ class WorkerLoop:
         self._stopping.set()
         if self._bell is not None:
             self._bell.ring()
+
+    def hand_back(self) -> None:
+        """As `stop`, without waiting for what is running: it is handed back at once."""
+        self._cutting.set()
+        self.stop()
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
 
     async def run(self) -> None:
         """Until `stop`. A cancelled worker hands back what it holds, too."""
@@ -172,8 +183,13 @@ class WorkerLoop:
             self._db.hints.announce([-run_id for run_id in ended])
 
     async def _drain(self, seconds: float) -> None:
-        if self._running:
-            await asyncio.wait(list(self._running), timeout=seconds)
+        """Lets what is running finish, for as long as it may."""
+        cut = asyncio.ensure_future(self._cutting.wait())
+        deadline = time.monotonic() + seconds
+        while self._running and not cut.done() and (left := deadline - time.monotonic()) > 0:
+            waiting: list[asyncio.Future[Any]] = [*self._running, cut]
+            await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        cut.cancel()
 
     async def _hand_back_the_rest(self) -> None:
         """At once, and without counting the attempt: whoever is there takes over."""
