@@ -1,6 +1,4 @@
 import pgqrs
-
-
 @pgqrs.step
 def greet(name: str) -> str:
     return f"Hello, {name}"
