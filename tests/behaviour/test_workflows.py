@@ -698,3 +698,58 @@ async def test_a_first_signal_drains_and_a_second_hands_back(connect):
 
     assert await signalled(2) == "PENDING"
     assert await signalled(1) == "SUCCESS"
+
+
+async def test_a_plain_handler_can_do_things_side_by_side(run, clock):
+    import threading
+
+    together = threading.Barrier(2, timeout=20)
+    calls = []
+
+    def handler(ctx, n: int):
+        def branch(name):
+            ctx.step("meet", together.wait)
+            ctx.step("note", lambda: calls.append(name))
+            ctx.sleep(60 if name == "a" else 30)
+            return ctx.step("name", lambda: name)
+
+        return ctx.gather(lambda: branch("a"), lambda: branch("b"))
+
+    asleep = await run(handler, 1)
+    assert asleep.status == "PAUSED"
+    for _ in range(2):
+        clock.advance(30)
+        asleep = await run(handler, run_id=asleep.run_id)
+
+    assert asleep.output() == ["a", "b"]
+    assert sorted(calls) == ["a", "b"]
+    ids = {s.step_id for s in await asleep.steps()}
+    assert {"note@1", "note@2", "name@1", "name@2"} < ids
+
+
+async def test_progress_is_there_to_be_seen(run):
+    async def handler(ctx, params):
+        await ctx.progress(3, 10, "packing")
+        await ctx.sleep(60)
+
+    assert (await run(handler)).progress == {"done": 3, "total": 10, "note": "packing"}
+
+
+async def test_a_step_that_takes_too_long_has_failed(run):
+    async def handler(ctx, params):
+        await ctx.step("slow", asyncio.Event().wait, timeout=0.01)
+
+    done = await run(handler, max_attempts=1)
+
+    assert (done.status, done.error["type"]) == ("ERROR", "TimeoutError")
+    assert [s.status for s in await done.steps()] == ["ERROR"]
+
+
+async def test_a_worker_can_be_given_another_handler(store, flow):
+    worker = await pgqrs.consumer("w", 0, "flow").handler(lambda ctx, n: "old").create(store)
+    worker.set_handler(lambda ctx, n: "new")
+    run_id = await flow.trigger(1).execute(store)
+    await worker.run_until_idle()
+    await worker.close()
+
+    assert (await flow.get_run(run_id, store)).output() == "new"

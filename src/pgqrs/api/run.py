@@ -55,6 +55,11 @@ class Run:
     def attributes(self) -> Any:
         return None if self._row.attributes is None else decode(self._row.attributes)
 
+    @property
+    def progress(self) -> Any:
+        """What `ctx.progress` said last: done, total and note; None when it said nothing."""
+        return None if self._row.progress is None else decode(self._row.progress)
+
     def output(self, type: Any = None) -> Any:  # noqa: A002 - the design's word
         """What the handler returned, of its annotated type when the workflow is known here, or of the one given."""
         if self._row.output is None:

@@ -17,7 +17,8 @@ from pgqrs.db import lifecycle
 from pgqrs.db.lifecycle import NewRuns
 from pgqrs.db.tables import runs, workflows
 from pgqrs.db.tables.runs import StepRow
-from pgqrs.engine.context import Context, SyncContext, checked_step_name, current_context, in_step
+from pgqrs.engine.context import Context, checked_step_name, current_context, in_step
+from pgqrs.engine.plain import SyncContext
 from pgqrs.engine.registry import Handler, is_context, served, types_of
 from pgqrs.errors import ConfigError, NoActiveWorker, RunNotFound
 from pgqrs.names import checked_name

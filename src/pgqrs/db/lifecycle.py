@@ -483,6 +483,13 @@ async def spawn(db: Database, fence: RunFence, step: StepRecord, new: NewRuns) -
 
 
 @store_call(Kind.UNIT, idempotent=True)
+async def show_progress(db: Database, fence: RunFence, *, text: str) -> None:
+    """How far a run is, for people; nothing when the lease is lost."""
+    if await _held(db, [fence]):
+        await db.execute(_SQL["show_progress"], run_id=fence[0], headers=text)
+
+
+@store_call(Kind.UNIT, idempotent=True)
 async def end_lost(db: Database, queue_ids: Sequence[int], *, error: str, last_error: str) -> list[int]:
     """Runs whose workers were lost as often as they may be end in ERROR; returns them."""
     run_ids = [row[0] for row in await db.fetch(_SQL["lost_runs"], queue_ids=queue_ids)]

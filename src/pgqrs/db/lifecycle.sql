@@ -303,3 +303,8 @@ where m.queue_id {in queue_ids}
   and m.run_id is not null
 limit 100
 {skip_locked};
+
+-- name: show_progress
+update pgqrs_workflow_runs
+set headers = {as_json :headers}
+where run_id = :run_id;

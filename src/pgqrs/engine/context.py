@@ -19,7 +19,7 @@ from pgqrs.db.database import Transaction
 from pgqrs.db.lifecycle import NewRuns, StepRecord
 from pgqrs.db.tables import runs, workflows
 from pgqrs.db.tables.runs import RecordedStep
-from pgqrs.engine.branches import current_branch, outside
+from pgqrs.engine.branches import outside
 from pgqrs.engine.execution import Execution, FailedStep, Place, Wait
 from pgqrs.engine.outcome import described
 from pgqrs.engine.registry import return_type
@@ -43,9 +43,8 @@ from pgqrs.types import RunStatus, StepStatus
 T = TypeVar("T")
 log = logging.getLogger("pgqrs.run")
 
-current_context: contextvars.ContextVar[Context | SyncContext | None] = contextvars.ContextVar(
-    "pgqrs_context", default=None
-)
+# A plain handler's context is another class with the same verbs (engine/plain.py).
+current_context: contextvars.ContextVar[Any] = contextvars.ContextVar("pgqrs_context", default=None)
 # True in the body of a step: a step that it calls is a part of it, and a plain call.
 in_step: contextvars.ContextVar[bool] = contextvars.ContextVar("pgqrs_in_step", default=False)
 
@@ -358,6 +357,15 @@ class Context:
         await execution.wait(Wait(f"run {run_id}", record, children=True))
         raise AssertionError("a wait does not return")
 
+    def progress(self, done: int, total: int | None = None, note: str = "") -> Awaitable[None]:
+        """Shows people how far it is (`run.progress`); nothing depends on it, and a replay shows it again."""
+        return self._progress(encode({"done": done, "total": total, "note": note}))
+
+    async def _progress(self, text: str) -> None:
+        execution = self._execution
+        execution.check_alive()
+        await outside(lifecycle.show_progress(execution.db, execution.claim.fence, text=text))
+
     # -- recorded answers --------------------------------------------------------------------------------
 
     def now(self) -> Awaitable[datetime]:
@@ -382,58 +390,6 @@ class Child:
         """What the child returned; ExecutionFailed or RunCancelled if it did not."""
         execution = self._context._execution  # noqa: SLF001 - a part of the context
         return self._context._child_result(execution.place(f"result:{self.run_id}"), self.run_id)  # noqa: SLF001
-
-
-class SyncContext:
-    """A plain handler's context: the same names without `await`. The handler and its steps run in a thread."""
-
-    __pgqrs_context__ = True
-
-    def __init__(self, context: Context, loop: asyncio.AbstractEventLoop) -> None:
-        self._context = context
-        self._loop = loop
-        self.run_id, self.workflow, self.attempt = context.run_id, context.workflow, context.attempt
-        self.idempotency_key, self.log = context.idempotency_key, context.log
-
-    @property
-    def cancelled(self) -> bool:
-        return self._context.cancelled
-
-    def __getattr__(self, name: str) -> Any:
-        verb = getattr(self._context, name)
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            # Called and awaited over there, in the branch that asks here.
-            branch = current_branch.get()
-
-            async def over_there() -> Any:
-                current_branch.set(branch)
-                result = await verb(*args, **kwargs)
-                return SyncChild(result, self._loop) if isinstance(result, Child) else result
-
-            return _over_there(over_there(), self._loop)
-
-        return call
-
-
-class SyncChild:
-    def __init__(self, child: Child, loop: asyncio.AbstractEventLoop) -> None:
-        self._child = child
-        self._loop = loop
-        self.run_id = child.run_id
-
-    def result(self) -> Any:
-        async def over_there() -> Any:
-            return await self._child.result()
-
-        return _over_there(over_there(), self._loop)
-
-
-def _over_there(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
-    """On the event loop, as a task that is no branch of the handler's."""
-    context = contextvars.copy_context()
-    context.run(current_branch.set, None)
-    return context.run(asyncio.run_coroutine_threadsafe, work, loop).result()
 
 
 def checked_step_name(name: object) -> str:

@@ -12,10 +12,11 @@ from pgqrs.db.driver import Driver
 from pgqrs.db.lifecycle import Claim, Ending, Write, Yielding
 from pgqrs.engine.branches import current_branch, install_task_factory, outside
 from pgqrs.engine.committer import Committer
-from pgqrs.engine.context import Context, SyncContext, current_context
+from pgqrs.engine.context import Context, current_context
 from pgqrs.engine.execution import Execution, Suspend
 from pgqrs.engine.heartbeat import Heartbeat
 from pgqrs.engine.outcome import Outcome, failure
+from pgqrs.engine.plain import SyncContext
 from pgqrs.engine.registry import Handler
 from pgqrs.engine.threads import in_thread
 from pgqrs.errors import LeaseLost, PermanentError, RunCancelled

@@ -9,12 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 # A bound against mistakes; concurrency decides how many there are.
 _MOST_THREADS = 2_000
 _pool = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="pgqrs-code")
+
+
+def start_thread(function: Callable[..., Any], *args: Any) -> Future[Any]:
+    """The function in a thread of the pool, with the caller's context variables; for callers that have no loop."""
+    context = contextvars.copy_context()
+    return _pool.submit(context.run, function, *args)
 
 
 async def in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

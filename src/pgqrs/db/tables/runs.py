@@ -39,6 +39,7 @@ class RunRow:
     attributes: str | None
     deleted_at: datetime | None
     delete_reason: str | None
+    progress: str | None
 
 
 @dataclass(frozen=True, slots=True)

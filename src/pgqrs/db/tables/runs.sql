@@ -1,7 +1,8 @@
 -- name: _run
 r.run_id, w.name, r.status, {text r.input}, {text r.output}, {text r.error}, r.last_error, r.created_at, r.started_at,
     r.paused_at, r.completed_at, r.updated_at, r.worker_id, r.attempt, r.max_attempts, r.priority, r.idempotency_key,
-    r.parent_run_id, r.waiting_for, {text r.attributes}, r.deleted_at, r.delete_reason
+    r.parent_run_id, r.waiting_for, {text r.attributes}, r.deleted_at, r.delete_reason,
+    {text r.headers}
 
 -- name: get_run
 select {include _run}
