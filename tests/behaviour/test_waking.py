@@ -191,3 +191,20 @@ async def test_a_message_that_waited_behind_slow_ones_is_still_the_consumers(sto
     with pytest.raises(pgqrs.LeaseLost):
         await slow.archive()
     await messages.aclose()
+
+
+async def test_an_idle_worker_asks_at_most_once_a_second(live_store):
+    await live_store.create_workflow("flow")
+    worker = await pgqrs.consumer("w", 0, "flow").handler(lambda ctx, n: n).create(live_store)
+    looked = asyncio.Event()
+    with faults.injected(faults.at("after", "messages.next_due", looked.set)):
+        polling = asyncio.create_task(worker.poll_forever())
+        await looked.wait()
+
+    with faults.recorded() as points:
+        await asyncio.wait({polling}, timeout=12)
+    worker.stop()
+    await polling
+
+    statements = [point.name for point in points if point.phase == "sql"]
+    assert 0 < len(statements) <= 12, statements

@@ -26,6 +26,9 @@ log = logging.getLogger("pgqrs.worker")
 
 # How often a worker looks for runs whose workers were lost once too often. Far apart: it is a clean-up.
 _LOST_EVERY_SECONDS = 1.0
+# An idle worker tries to lease, and cleans up, once in this many poll intervals: with what it asks in between it
+# stays below one query a second.
+_LOOKS_AFTER_INTERVALS = 10
 _WORKER_LOST = encode({"type": "WorkerLost", "message": "its worker was lost in every attempt"})
 
 
@@ -112,7 +115,8 @@ class WorkerLoop:
                 await self._until_a_slot_is_free()
                 return
             await self._end_lost()
-            await idling.wait(bell, at_most=self._config.poll_interval_seconds)
+            # Meanwhile it asks only when something falls due; stop and hints ring the bell.
+            await idling.wait(bell, at_most=_LOOKS_AFTER_INTERVALS * self._config.poll_interval_seconds)
         except ConnectionFailed as error:
             # The call has tried for retry_seconds already; a worker goes on for ever.
             log.warning("the database is away: %s", error)
