@@ -1,0 +1,25 @@
+"""A step's first recorded result wins for ever, even against the holder of the lease itself."""
+
+import pgqrs
+from pgqrs.db import lifecycle
+from pgqrs.db.lifecycle import StepRecord, Write
+from pgqrs.db.tables import workflows
+from pgqrs.types import StepStatus
+
+
+async def test_a_recorded_step_does_not_change_when_it_is_recorded_again(store):
+    await store.create_workflow("flow")
+    run_id = await pgqrs.workflow("flow").trigger(1).execute(store)
+    queue_id = (await workflows.get(store.database, "flow")).queue_id
+    [claim] = await lifecycle.claim(store.database, [queue_id], worker_id=1, batch=1, lease_seconds=30.0)
+    await lifecycle.commit(
+        store.database, [Write(claim.fence, (StepRecord("charge", 0, StepStatus.SUCCESS, output="1"),))]
+    )
+
+    for status, output in ((StepStatus.SUCCESS, "2"), (StepStatus.ERROR, None), (StepStatus.PENDING, None)):
+        await lifecycle.commit(
+            store.database, [Write(claim.fence, (StepRecord("charge", 0, status, output=output, attempts=9),))]
+        )
+
+    [step] = await pgqrs.workflow("flow").steps(run_id, store)
+    assert (step.status, step.output, step.attempts) == (StepStatus.SUCCESS, "1", 1)
