@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 from urllib.parse import unquote
 
 from pgqrs.errors import ConfigError
+from pgqrs.journal import Journal
 from pgqrs.names import checked_schema
 
 T = TypeVar("T")
@@ -65,11 +66,17 @@ class Config:
     max_payload_bytes: int = _setting("max_payload_bytes", 2 * 1024 * 1024)
     require_workers: bool = _setting("require_workers", default=False)
     no_handler_grace_seconds: float = _setting("no_handler_grace_seconds", 60.0)
+    # How much of each run's history is kept: none, changes, normal or full.
     audit: str = _setting("audit", "normal")
+    # Which of its events also go to the outbox: event types with commas between, or *.
+    outbox: str = _setting("outbox", "")
+    # The `source` of published CloudEvents; empty: made from the schema's name.
+    event_source: str = _setting("event_source", "")
 
     def __post_init__(self) -> None:
         checked_schema(self.schema)
         parse_dsn(self.dsn)
+        Journal.of(self.audit, self.outbox)
         at_least = {
             "pool_size": 1,
             "statement_cache_size": 0,
@@ -95,6 +102,11 @@ class Config:
     @property
     def backend(self) -> Backend:
         return parse_dsn(self.dsn)[0]
+
+    @property
+    def journal(self) -> Journal:
+        """What of the runs' history is written where."""
+        return Journal.of(self.audit, self.outbox)
 
     @property
     def safe_dsn(self) -> str:

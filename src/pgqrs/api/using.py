@@ -44,7 +44,7 @@ def using(connection: Any, **settings: Any) -> Enlistment | BlockingEnlistment:
 
 
 def _enlisted(connection: Any, config: Config) -> Enlistment | BlockingEnlistment:
-    db = enlist(connection, schema=config.schema)
+    db = enlist(connection, schema=config.schema, journal=config.journal)
     enlistment = Enlistment(db, config)
     return BlockingEnlistment(enlistment) if db.blocking else enlistment
 

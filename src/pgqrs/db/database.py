@@ -11,6 +11,7 @@ from pgqrs import faults
 from pgqrs.db.dialect import Dialect
 from pgqrs.db.queries import Query
 from pgqrs.errors import PgqrsError
+from pgqrs.journal import Journal
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,6 +31,11 @@ class Database(Protocol):
 
     @property
     def dialect(self) -> Dialect: ...
+
+    @property
+    def journal(self) -> Journal:
+        """What of the runs' history is to be written."""
+        ...
 
     @property
     def retried(self) -> bool:

@@ -7,6 +7,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
+# A topic is a queue's id, or the negative of a run's id ("it has ended"); or one of these.
+CATALOGUE = 0  # a workflow or a schedule was made or changed
+OUTBOX = 2**62  # something is to be published
+
 
 class Subscription:
     """One waiter's bell. It stays rung until `clear`, so a hint between a look and a wait is not lost."""

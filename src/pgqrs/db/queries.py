@@ -29,6 +29,9 @@ TABLES = (
     "pgqrs_signals",
     "pgqrs_outbox_events",
     "pgqrs_schedules",
+    "pgqrs_schedule_slots",
+    "pgqrs_run_attributes",
+    "pgqrs_retention",
 )
 
 # Written bare in the texts, qualified with the schema when they are rendered.

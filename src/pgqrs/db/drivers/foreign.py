@@ -18,14 +18,18 @@ from pgqrs.db.database import Database, Kind, Row
 from pgqrs.db.dialect import Dialect, ParamStyle
 from pgqrs.db.queries import Query, changed_rows, to_sqlite, with_times
 from pgqrs.errors import ConfigError, SchemaNotInstalled
+from pgqrs.journal import Journal
 from pgqrs.names import checked_schema
 
 T = TypeVar("T")
+_USUAL_JOURNAL = Journal()
 _DATABASE_CLOCK = DatabaseClock()
 _UNDEFINED_TABLE = "42P01"
 
 
-def enlist(connection: Any, *, schema: str = "public", clock: Clock = _DATABASE_CLOCK) -> Enlisted:
+def enlist(
+    connection: Any, *, schema: str = "public", clock: Clock = _DATABASE_CLOCK, journal: Journal = _USUAL_JOURNAL
+) -> Enlisted:
     """Store calls that are given the result run on `connection`, in the transaction that is open there.
 
     Nothing is begun, committed or rolled back here. A library that begins by itself before a statement of the
@@ -38,7 +42,7 @@ def enlist(connection: Any, *, schema: str = "public", clock: Clock = _DATABASE_
     for each in type(connection).__mro__:
         adapter = _ADAPTERS.get((each.__module__.partition(".")[0], each.__name__))
         if adapter is not None:
-            return adapter(connection, schema, clock)
+            return adapter(connection, schema, clock, journal)
     kind = type(connection)
     known = ", ".join(f"{library}.{name}" for library, name in _ADAPTERS)
     raise ConfigError(
@@ -64,7 +68,8 @@ class Enlisted(ABC):
     retried = False
     _language: tuple[str, str]  # the database and the placeholders, in SQLAlchemy's words
 
-    def __init__(self, connection: Any, schema: str, clock: Clock) -> None:
+    def __init__(self, connection: Any, schema: str, clock: Clock, journal: Journal) -> None:
+        self.journal = journal
         self._connection = connection
         self._clock = clock
         database, placeholders = self._speaks()

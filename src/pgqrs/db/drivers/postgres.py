@@ -22,6 +22,7 @@ from pgqrs.db.drivers.postgres_hints import Listener, Notifier
 from pgqrs.db.hints import Hints
 from pgqrs.db.queries import Query, changed_rows
 from pgqrs.errors import ConnectionFailed, PgqrsError, SchemaNotInstalled
+from pgqrs.journal import Journal
 from pgqrs.retry import Backoff
 
 T = TypeVar("T")
@@ -80,6 +81,7 @@ class Session:
     connection: Any
     dialect: Dialect
     clock: Clock
+    journal: Journal
     retried: bool = False
     _unpinned: bool = False
 
@@ -121,6 +123,7 @@ class PostgresDriver:
     def __init__(self, config: Config, clock: Clock) -> None:
         self.clock = clock
         self.dialect = Dialect("postgres", config.schema)
+        self.journal = config.journal
         self.hints = Hints()
         self._config = config
         self._owner = Owner()
@@ -218,7 +221,7 @@ class PostgresDriver:
         one_statement = kind is Kind.STATEMENT
         try:
             async with self._connection() as connection:
-                session = Session(connection, self.dialect, self.clock, retried=retried)
+                session = Session(connection, self.dialect, self.clock, self.journal, retried=retried)
                 sent = True
                 if kind is not Kind.UNIT and not self.pooled:
                     return await work(session)

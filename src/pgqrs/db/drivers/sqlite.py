@@ -25,6 +25,7 @@ from pgqrs.db.drivers.sqlite_watch import DataVersionWatcher
 from pgqrs.db.hints import Hints
 from pgqrs.db.queries import Query, to_sqlite, with_times
 from pgqrs.errors import ConnectionFailed, PgqrsError
+from pgqrs.journal import Journal
 
 T = TypeVar("T")
 DIALECT = Dialect("sqlite")
@@ -67,6 +68,7 @@ class Session:
 
     connection: Any
     clock: Clock
+    journal: Journal
     dialect: Dialect = DIALECT
     retried: bool = False
 
@@ -107,9 +109,10 @@ class SQLiteDriver:
     # Stores of one process on one file share their hints, so that they wake each other at once.
     _hints_by_file: ClassVar[WeakValueDictionary[str, Hints]] = WeakValueDictionary()
 
-    def __init__(self, path: str, clock: Clock) -> None:
+    def __init__(self, path: str, clock: Clock, journal: Journal) -> None:
         self.path = path
         self.clock = clock
+        self.journal = journal
         self.in_memory = path == ":memory:"
         self._owner = Owner()
         self._writes: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -126,7 +129,7 @@ class SQLiteDriver:
 
     @classmethod
     async def open(cls, config: Config, clock: Clock) -> Self:
-        driver = cls(config.path, clock)
+        driver = cls(config.path, clock, config.journal)
         connection = await asyncio.to_thread(driver._connect)
         driver._start(driver._write_forever, connection, "writer")
         return driver
@@ -256,7 +259,7 @@ class SQLiteDriver:
         while (job := self._reads.get()) is not None:
             try:
                 if session is None:
-                    session = Session(self._connect(), self.clock)
+                    session = Session(self._connect(), self.clock, self.journal)
                 session.connection.execute("begin")
                 try:
                     job.result = drive(job.work(session))
@@ -269,7 +272,7 @@ class SQLiteDriver:
             session.connection.close()
 
     def _write_forever(self, connection: Any) -> None:
-        session = Session(connection, self.clock)
+        session = Session(connection, self.clock, self.journal)
         while (job := self._writes.get()) is not None:
             stop = self._commit_together(session, job)
             if stop:

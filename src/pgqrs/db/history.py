@@ -1,0 +1,68 @@
+"""The history of runs: events for people, outbox rows for other systems, in the transaction of the change."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pgqrs.db.database import Database, Kind, store_call
+from pgqrs.db.queries import load
+from pgqrs.journal import EventType
+
+_SQL = load(__package__, "history")
+
+# What the type of a published event of ours begins with; `ctx.emit` gives its own.
+TYPE_PREFIX = "pgqrs.run."
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something that happened to a run; `data` is JSON."""
+
+    run_id: int
+    event: EventType
+    data: str | None = None
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """What a handler wants published: a type and JSON."""
+
+    run_id: int
+    event_type: str
+    payload: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    event_id: int
+    run_id: int
+    event_type: str
+    data: str | None
+    actor: str | None
+    created_at: datetime
+
+
+async def tell(db: Database, happenings: Sequence[Happening], emissions: Sequence[Emission] = ()) -> None:
+    """Writes down what the journal wants of it. Last in a transaction that holds the lock of each run."""
+    kept = [h for h in happenings if h.event in db.journal.kept]
+    if kept:
+        await db.execute(_SQL["insert_events"], given=[(h.run_id, str(h.event), h.data, h.actor) for h in kept])
+    published = [
+        (str(uuid.uuid4()), h.run_id, TYPE_PREFIX + h.event, h.data or "{}")
+        for h in happenings
+        if h.event in db.journal.published
+    ]
+    published += [(str(uuid.uuid4()), e.run_id, e.event_type, e.payload) for e in emissions]
+    if published:
+        await db.execute(_SQL["insert_outbox"], given=published)
+
+
+@store_call(Kind.READ, idempotent=True)
+async def events(db: Database, run_id: int, *, limit: int, after: int) -> list[EventRow]:
+    """Oldest first, a page at a time."""
+    rows = await db.fetch(_SQL["list_events"], run_id=run_id, most=limit, after=after)
+    return [EventRow(*row) for row in rows]
