@@ -76,7 +76,7 @@ async def queue(store: pgqrs.Store, name: str, count: int) -> int:
 async def lease_and_release(store: pgqrs.Store, queue_id: int) -> float:
     """Seconds for the lease alone; handing back keeps the number of ready messages."""
     started = time.perf_counter()
-    leases = await messages.lease(store.database, [queue_id], worker_id=1, batch=BATCH, lease_seconds=30.0)
+    leases = await messages.lease(store.database, [messages.Source(queue_id, 30.0)], worker_id=1, batch=BATCH)
     seconds = time.perf_counter() - started
     if len(leases) != BATCH:
         raise RuntimeError(f"{len(leases)} leased")
@@ -89,7 +89,7 @@ async def buffers(store: pgqrs.Store, what: str, queue_id: int) -> None:
     query = messages._SQL["lease_messages"]  # noqa: SLF001 - the very text that is sent
     text = f"explain (analyze, buffers, format json) {query.postgres_text}"
     rows = await store.database.fetch(
-        Query("explain", text), queue_ids=[queue_id], batch=BATCH, lease_seconds=30.0, worker_id=1
+        Query("explain", text), queue_ids=[queue_id], queues=[(queue_id, 30.0, BATCH)], batch=BATCH, worker_id=1
     )
     plan = json.loads(rows[0][0])[0]["Plan"]
     reading = next(

@@ -9,6 +9,7 @@ PgqrsError
 │   ├── QueueNotFound
 │   ├── WorkflowNotFound
 │   └── RunNotFound
+│       └── RunDeleted          it was there, and somebody deleted it
 ├── NoActiveWorker              strict trigger, and nobody would run it
 ├── IdempotencyConflict         the key is taken by a run with another input
 ├── InvalidTransition           the thing is not in a state that allows this
@@ -105,6 +106,15 @@ class RunNotFound(NotFound):
         self.run_id = run_id
 
 
+class RunDeleted(RunNotFound):
+    """The run was deleted before it ended; `workflow(...).restore` takes that back until retention removes it."""
+
+    def __init__(self, run_id: int, reason: str | None = None) -> None:
+        PgqrsError.__init__(self, f"run {run_id} was deleted" + (f": {reason}" if reason else ""))
+        self.run_id = run_id
+        self.reason = reason
+
+
 class NoActiveWorker(PgqrsError):
     """Nobody is there to run it, and the trigger asked to be told."""
 
@@ -114,11 +124,15 @@ class NoActiveWorker(PgqrsError):
 
 
 class IdempotencyConflict(PgqrsError):
-    """The idempotency key belongs to a run with another input."""
+    """The idempotency key belongs to a run of another workflow, or with another input.
 
-    def __init__(self, key: str, run_id: int) -> None:
+    `run_id` is None when that run is not visible yet, or is of the same call.
+    """
+
+    def __init__(self, key: str, run_id: int | None) -> None:
+        whose = "another run of this call" if run_id is None else f"run {run_id}"
         super().__init__(
-            f"idempotency key {key!r} belongs to run {run_id}, which has another input; "
+            f"idempotency key {key!r} belongs to {whose}, which has another workflow or input; "
             "use another key, or delete that run to free it"
         )
         self.key = key

@@ -29,6 +29,9 @@ class EventType(StrEnum):
     RESTORED = "restored"
 
 
+# What a worker that leases a run tells of it.
+OF_CLAIMS = frozenset({EventType.LEASED, EventType.STARTED, EventType.LEASE_LOST})
+
 # Each level keeps what the one before it does. `changes` leaves out what the run's own row tells as well.
 _LEVELS: dict[str, frozenset[EventType]] = {
     "none": frozenset(),
@@ -58,6 +61,14 @@ class Journal:
             known = ", ".join(EventType)
             raise ConfigError(f"Config.outbox does not know {unknown[0]!r}; it may list {known}, or be *")
         return cls(_LEVELS[audit], frozenset(map(EventType, names)))
+
+    @property
+    def tells_of_claims(self) -> bool:
+        return any(map(self.wants, OF_CLAIMS))
+
+    @property
+    def publishes_claims(self) -> bool:
+        return bool(self.published & OF_CLAIMS)
 
     def wants(self, event: EventType) -> bool:
         return event in self.kept or event in self.published

@@ -78,6 +78,15 @@ def decode(text: str, as_type: Any = Any) -> Any:
         raise SerializationError(f"not the JSON text of a value: {error}") from error
 
 
+def same_value(one: str, other: str) -> bool:
+    """Do two encoded values say the same? The order of an object's keys says nothing."""
+    return one == other or _canonical(one) == _canonical(other)
+
+
+def _canonical(text: str) -> str:
+    return json.dumps(json.loads(text), sort_keys=True)
+
+
 def _inside(key: Any, error: SerializationError) -> SerializationError:
     """The error of an item, as the container that holds it under `key` reports it."""
     if type(key) is not str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 import pgqrs
+from pgqrs.db.tables.messages import Source
 
 
 @dataclass
@@ -401,13 +402,13 @@ async def test_a_missing_worker_is_warned_of_or_refused(store, flow, caplog):
 
 
 async def test_a_run_that_loses_its_worker_every_time_ends_in_error(run, store, flow, clock):
-    from pgqrs.db import lifecycle
+    from pgqrs.db import claims
     from pgqrs.db.tables import workflows
 
     run_id = await flow.trigger(1, max_attempts=2).execute(store)
     queue_id = (await workflows.get(store.database, "flow")).queue_id
     for _ in range(2):
-        assert await lifecycle.claim(store.database, [queue_id], worker_id=1, batch=1, lease_seconds=10.0)
+        assert await claims.claim(store.database, [Source(queue_id, 10.0)], worker_id=1, batch=1)
         clock.advance(10)
 
     async def handler(ctx, params):

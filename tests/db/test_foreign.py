@@ -33,7 +33,7 @@ from pgqrs.db.drivers import open_driver
 from pgqrs.db.drivers.foreign import Enlisted, enlist
 from pgqrs.db.queries import Query, load
 from pgqrs.db.tables import messages, queues
-from pgqrs.db.tables.messages import NewMessage
+from pgqrs.db.tables.messages import NewMessage, Source
 from pgqrs.errors import ConfigError, QueueNotFound, SchemaNotInstalled
 
 # As text they are all different from what a JSON decoder makes of them.
@@ -382,7 +382,7 @@ async def test_the_ids_of_many_come_in_the_order_given(installed, caller, db):
 async def test_payloads_come_back_as_the_text_that_went_in(installed, caller, db):
     ids = await enqueue(db, *PAYLOADS)
     queue = await call(db, queues.get(db, "tasks"))
-    leases = await call(db, messages.lease(db, (queue.queue_id,), worker_id=1, batch=9, lease_seconds=30))
+    leases = await call(db, messages.lease(db, [Source(queue.queue_id, 30.0)], worker_id=1, batch=9))
 
     assert [(lease.message_id, lease.payload) for lease in leases] == list(zip(ids, PAYLOADS, strict=True))
 
@@ -392,7 +392,7 @@ async def test_times_are_the_clocks(installed, caller):
     db = enlist(caller.connection, schema=installed.schema, clock=clock)
     await enqueue(db, "1")
     queue = await call(db, queues.get(db, "tasks"))
-    (lease,) = await call(db, messages.lease(db, [queue.queue_id], worker_id=1, batch=9, lease_seconds=30))
+    (lease,) = await call(db, messages.lease(db, [Source(queue.queue_id, 30.0)], worker_id=1, batch=9))
 
     assert lease.enqueued_at == clock.now()
     assert (lease.visible_after - clock.now()).total_seconds() == 30

@@ -7,14 +7,15 @@ import pytest
 from pgqrs.api.store import Store
 from pgqrs.db.queries import Query
 from pgqrs.db.tables import messages, queues
+from pgqrs.db.tables.messages import Source
 
 FENCES = [(1, 1), (2, 1)]
 HOT = {
-    "lease_messages": {"queue_ids": [1], "batch": 10, "lease_seconds": 30.0, "worker_id": 1},
-    "pick_messages": {"queue_ids": [1], "batch": 10},
-    "take_messages": {"ids": [1, 2], "lease_seconds": 30.0, "worker_id": 1},
-    "next_due": {"queue_ids": [1]},
-    "find_leases": {"queue_ids": [1], "worker_id": 1},
+    "lease_messages": {"queue_ids": [1], "queues": [(1, 30.0, 10)], "batch": 10, "worker_id": 1},
+    "pick_messages": {"queues": [(1,)], "batch": 10},
+    "take_messages": {"ids": [1, 2], "queues": [(1, 30.0)], "worker_id": 1},
+    "next_due": {"queues": [(1,)]},
+    "find_leases": {"queues": [(1,)], "worker_id": 1},
     "archive_messages": {"given": FENCES},
     "copy_to_archive": {"given": FENCES},
     "remove_messages": {"ids": [1, 2]},
@@ -22,7 +23,7 @@ HOT = {
     "find_released": {"given": FENCES},
     "find_messages": {"ids": [1]},
     "delete_messages": {"given": FENCES},
-    "extend_leases": {"given": FENCES, "seconds": 30.0},
+    "extend_leases": {"given": [(1, 1, 30.0)]},
     "release_messages": {"given": FENCES, "delay": 0.0, "give_back": 1},
 }
 POSTGRES_ONLY = {"lease_messages", "archive_messages"}
@@ -86,7 +87,7 @@ async def test_a_lease_reads_the_ready_index(filled):
 async def test_a_lease_takes_the_head_although_higher_priorities_wait_for_their_time(filled):
     queue = await queues.get(filled.database, "tasks")
 
-    leases = await messages.lease(filled.database, [queue.queue_id], worker_id=1, batch=10, lease_seconds=30.0)
+    leases = await messages.lease(filled.database, [Source(queue.queue_id, 30.0)], worker_id=1, batch=10)
 
     assert [lease.message_id for lease in leases] == list(range(1, 11))
 
@@ -100,8 +101,8 @@ async def test_a_lease_over_several_queues_goes_by_priority_across_them(store):
         for priority in priorities:
             await (await store.producer(name)).enqueue(f"{name}{priority}", priority=priority)
 
-    leases = await messages.lease(store.database, ids, worker_id=1, batch=4, lease_seconds=30.0)
-    rest = await messages.lease(store.database, ids, worker_id=1, batch=4, lease_seconds=30.0)
+    leases = await messages.lease(store.database, [Source(each, 30.0) for each in ids], worker_id=1, batch=4)
+    rest = await messages.lease(store.database, [Source(each, 30.0) for each in ids], worker_id=1, batch=4)
 
     assert [lease.priority for lease in leases] == [9, 7, 5, 5]
     assert [lease.priority for lease in rest] == [1, 0]

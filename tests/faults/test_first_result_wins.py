@@ -1,9 +1,10 @@
 """A step's first recorded result wins for ever, even against the holder of the lease itself."""
 
 import pgqrs
-from pgqrs.db import lifecycle
-from pgqrs.db.lifecycle import StepRecord, Write
+from pgqrs.db import claims
 from pgqrs.db.tables import workflows
+from pgqrs.db.tables.messages import Source
+from pgqrs.db.writes import StepRecord, Write
 from pgqrs.types import StepStatus
 
 
@@ -11,13 +12,13 @@ async def test_a_recorded_step_does_not_change_when_it_is_recorded_again(store):
     await store.create_workflow("flow")
     run_id = await pgqrs.workflow("flow").trigger(1).execute(store)
     queue_id = (await workflows.get(store.database, "flow")).queue_id
-    [claim] = await lifecycle.claim(store.database, [queue_id], worker_id=1, batch=1, lease_seconds=30.0)
-    await lifecycle.commit(
+    [claim] = await claims.claim(store.database, [Source(queue_id, 30.0)], worker_id=1, batch=1)
+    await claims.commit(
         store.database, [Write(claim.fence, (StepRecord("charge", 0, StepStatus.SUCCESS, output="1"),))]
     )
 
     for status, output in ((StepStatus.SUCCESS, "2"), (StepStatus.ERROR, None), (StepStatus.PENDING, None)):
-        await lifecycle.commit(
+        await claims.commit(
             store.database, [Write(claim.fence, (StepRecord("charge", 0, status, output=output, attempts=9),))]
         )
 

@@ -10,11 +10,13 @@ import pytest
 
 import pgqrs
 from pgqrs import faults
-from pgqrs.db import lifecycle
+from pgqrs.db import claims, lifecycle
 from pgqrs.db.database import Kind
-from pgqrs.db.lifecycle import Ending, NewRuns, StepRecord, Write, Yielding
+from pgqrs.db.lifecycle import NewRuns
 from pgqrs.db.queries import Query
 from pgqrs.db.tables import workers, workflows
+from pgqrs.db.tables.messages import Source
+from pgqrs.db.writes import Ending, StepRecord, Write, Yielding
 from pgqrs.engine.heartbeat import Heartbeat
 from pgqrs.types import RunStatus, StepStatus
 
@@ -46,11 +48,9 @@ class Rig:
         return run_id
 
     async def claim(self, worker_id, batch=1):
-        claims = await lifecycle.claim(
-            self.db, [self.workflow.queue_id], worker_id=worker_id, batch=batch, lease_seconds=LEASE
-        )
-        self.last = claims[-1] if claims else None
-        return claims
+        found = await claims.claim(self.db, [Source(self.workflow.queue_id, LEASE)], worker_id=worker_id, batch=batch)
+        self.last = found[-1] if found else None
+        return found
 
     async def rows(self):
         return {
@@ -94,7 +94,7 @@ async def cancelled_restarted_and_leased(rig, run_id):
 
 async def handed_back(rig, run_id):
     fence = rig.last.fence
-    assert await lifecycle.commit(rig.db, [Write(fence, end=Yielding(RunStatus.PENDING))]) == {fence}
+    assert await claims.commit(rig.db, [Write(fence, end=Yielding(RunStatus.PENDING))]) == {fence}
 
 
 LOST = [leased_again, cancelled, paused, restarted, cancelled_restarted_and_leased, handed_back]
@@ -118,24 +118,24 @@ async def test_a_stale_token_writes_nothing(rig, lose):
     before = await rig.rows()
 
     for what, end in WRITES.items():
-        held = await lifecycle.commit(rig.db, [Write(claim.fence, (STEP,), end)])
+        held = await claims.commit(rig.db, [Write(claim.fence, (STEP,), end)])
         assert (what, held, await rig.rows()) == (what, set(), before)
-    assert await lifecycle.take_signal(rig.db, claim.fence, STEP, name="go") == (False, None)
-    assert await lifecycle.spawn(rig.db, claim.fence, STEP, rig.new_runs()) is None
+    assert await claims.take_signal(rig.db, claim.fence, STEP, name="go") == (False, None)
+    assert await claims.spawn(rig.db, claim.fence, STEP, rig.new_runs()) is None
 
     assert await rig.rows() == before
 
 
 async def test_a_batch_writes_what_is_held_and_nothing_of_what_is_not(rig):
     run_ids = [await rig.trigger() for _ in range(3)]
-    claims = await rig.claim(rig.one, 3)
+    taken = await rig.claim(rig.one, 3)
     await rig.flow.cancel(run_ids[1], rig.store)
 
-    held = await lifecycle.commit(
-        rig.db, [Write(c.fence, (STEP,), Ending(RunStatus.SUCCESS, output="1")) for c in claims]
+    held = await claims.commit(
+        rig.db, [Write(c.fence, (STEP,), Ending(RunStatus.SUCCESS, output="1")) for c in taken]
     )
 
-    assert held == {claims[0].fence, claims[2].fence}
+    assert held == {taken[0].fence, taken[2].fence}
     assert [await rig.status(run_id) for run_id in run_ids] == ["SUCCESS", "CANCELLED", "SUCCESS"]
     assert not await rig.flow.steps(run_ids[1], rig.store)
 
@@ -338,7 +338,7 @@ async def test_a_worker_that_is_cancelled_while_it_leases_hands_back_what_it_got
     worker = await pgqrs.consumer("w", 0, "flow").handler(lambda: None).create(live_store)
     polling = asyncio.create_task(worker.poll_forever())
 
-    cancelling = faults.at("after", "lifecycle.claim", lambda: polling.cancel() and None)
+    cancelling = faults.at("after", "claims.claim", lambda: polling.cancel() and None)
     with faults.injected(cancelling), pytest.raises(asyncio.CancelledError):
         await polling
 
@@ -377,7 +377,7 @@ async def test_a_worker_whose_heartbeats_hang_stops_before_its_lease_runs_out(li
 
     with faults.injected(lambda point: hang() if point == ("before", "messages.extend") else None):
         began = time.monotonic()
-        heartbeat.hold(1, 1, lost.set)
+        heartbeat.hold(1, 1, lost.set, lease_seconds=1)
         assert await asyncio.to_thread(lost.wait, 10)
         seconds = time.monotonic() - began
         await asyncio.to_thread(heartbeat.close)
@@ -394,7 +394,7 @@ async def test_a_run_paused_in_its_last_attempt_goes_on_when_it_is_resumed(rig):
     await rig.flow.pause(run_id, rig.store)
     await rig.flow.resume(run_id, rig.store)
 
-    ended = await lifecycle.end_lost(rig.db, [rig.workflow.queue_id], error="{}", last_error="worker_lost")
+    ended = await claims.end_lost(rig.db, [rig.workflow.queue_id], error="{}", last_error="worker_lost")
 
     assert ended == []
     assert [claim.run_id for claim in await rig.claim(rig.other)] == [run_id]
@@ -404,7 +404,7 @@ async def test_a_run_paused_in_its_last_attempt_goes_on_when_it_is_resumed(rig):
 async def test_a_run_that_a_person_paused_waits_for_a_person(rig, by):
     run_id = await rig.trigger()
     [claim] = await rig.claim(rig.one)
-    await lifecycle.spawn(rig.db, claim.fence, STEP, rig.new_runs(parent_run_id=run_id))
+    await claims.spawn(rig.db, claim.fence, STEP, rig.new_runs(parent_run_id=run_id))
     await rig.flow.pause(run_id, rig.store)
 
     if by == "signal":
@@ -412,10 +412,10 @@ async def test_a_run_that_a_person_paused_waits_for_a_person(rig, by):
         await rig.claim(rig.one)
     else:
         [child] = await rig.claim(rig.one)
-        await lifecycle.commit(rig.db, [Write(child.fence, end=Ending(RunStatus.SUCCESS))])
-    claims = await rig.claim(rig.other)
+        await claims.commit(rig.db, [Write(child.fence, end=Ending(RunStatus.SUCCESS))])
+    taken = await rig.claim(rig.other)
 
-    assert run_id not in [each.run_id for each in claims]
+    assert run_id not in [each.run_id for each in taken]
     assert await rig.status(run_id) == "PAUSED"
 
 
@@ -449,7 +449,7 @@ async def a_family(rig):
     [parent] = await rig.claim(rig.one)
     for n in range(2):
         step = StepRecord(f"spawn#{n}", n, StepStatus.SUCCESS)
-        await lifecycle.spawn(rig.db, parent.fence, step, rig.new_runs(parent_run_id=parent.run_id))
+        await claims.spawn(rig.db, parent.fence, step, rig.new_runs(parent_run_id=parent.run_id))
     return parent, await rig.claim(rig.other, 2)
 
 
@@ -463,11 +463,11 @@ WAITS = Yielding(RunStatus.PAUSED, delay=3600, waiting_for="children", children=
 @pytest.mark.backends("postgres")
 async def test_two_last_children_that_end_at_once_wake_their_parent(rig):
     parent, (one, other) = await a_family(rig)
-    await lifecycle.commit(rig.db, [Write(parent.fence, end=WAITS)])
+    await claims.commit(rig.db, [Write(parent.fence, end=WAITS)])
 
-    first, worked, commit = held_open(rig, lambda db: lifecycle.commit(db, success(one)))
+    first, worked, commit = held_open(rig, lambda db: claims.commit(db, success(one)))
     await worked.wait()
-    second = asyncio.create_task(lifecycle.commit(rig.db, success(other)))
+    second = asyncio.create_task(claims.commit(rig.db, success(other)))
     await until_blocked_or_done(rig, second)
     commit.set()
     await asyncio.gather(first, second)
@@ -478,11 +478,11 @@ async def test_two_last_children_that_end_at_once_wake_their_parent(rig):
 @pytest.mark.backends("postgres")
 async def test_a_child_that_ends_while_its_parent_begins_to_wait_wakes_it(rig):
     parent, (one, other) = await a_family(rig)
-    await lifecycle.commit(rig.db, success(one))
+    await claims.commit(rig.db, success(one))
 
-    ending, worked, commit = held_open(rig, lambda db: lifecycle.commit(db, success(other)))
+    ending, worked, commit = held_open(rig, lambda db: claims.commit(db, success(other)))
     await worked.wait()
-    waiting = asyncio.create_task(lifecycle.commit(rig.db, [Write(parent.fence, end=WAITS)]))
+    waiting = asyncio.create_task(claims.commit(rig.db, [Write(parent.fence, end=WAITS)]))
     await until_blocked_or_done(rig, waiting)
     commit.set()
     await asyncio.gather(ending, waiting)
@@ -494,7 +494,7 @@ async def test_a_child_that_ends_while_its_parent_begins_to_wait_wakes_it(rig):
 async def test_a_child_that_has_ended_is_not_cancelled_with_its_parent(rig):
     parent, (one, _) = await a_family(rig)
 
-    ending, worked, commit = held_open(rig, lambda db: lifecycle.commit(db, success(one)))
+    ending, worked, commit = held_open(rig, lambda db: claims.commit(db, success(one)))
     await worked.wait()
     cancelling = asyncio.create_task(lifecycle.cancel(rig.db, parent.run_id, reason=None))
     await until_blocked_or_done(rig, cancelling)
@@ -551,8 +551,8 @@ async def test_a_signal_whose_reply_was_lost_is_consumed_once(rig, lose_commit):
         await rig.flow.signal(run_id, rig.store, "go", n)
 
     lose_commit("consume_signal")
-    first = await lifecycle.take_signal(rig.db, claim.fence, StepRecord("go", 0, StepStatus.PAUSED), name="go")
-    second = await lifecycle.take_signal(rig.db, claim.fence, StepRecord("go#2", 1, StepStatus.PAUSED), name="go")
+    first = await claims.take_signal(rig.db, claim.fence, StepRecord("go", 0, StepStatus.PAUSED), name="go")
+    second = await claims.take_signal(rig.db, claim.fence, StepRecord("go#2", 1, StepStatus.PAUSED), name="go")
 
     assert (first, second) == ((True, "1"), (True, "2"))
 
@@ -563,7 +563,7 @@ async def test_children_whose_reply_was_lost_are_started_once(rig, lose_commit):
     [parent] = await rig.claim(rig.one)
 
     lose_commit("insert_runs")
-    spawned = await lifecycle.spawn(rig.db, parent.fence, STEP, rig.new_runs(parent_run_id=parent.run_id))
+    spawned = await claims.spawn(rig.db, parent.fence, STEP, rig.new_runs(parent_run_id=parent.run_id))
 
     assert len((await rig.rows())["workflow_runs"]) == 2
     [step] = await rig.flow.steps(parent.run_id, rig.store)

@@ -8,10 +8,11 @@ import re
 import pytest
 
 import pgqrs
-from pgqrs.db import lifecycle
-from pgqrs.db.lifecycle import Ending, RunFence, StepRecord, Write, Yielding
+from pgqrs.db import claims, lifecycle
 from pgqrs.db.queries import Query
 from pgqrs.db.tables import workers, workflows
+from pgqrs.db.tables.messages import Source
+from pgqrs.db.writes import Ending, RunFence, StepRecord, Write, Yielding
 from pgqrs.types import RunStatus, StepStatus
 
 SEED = int(os.environ.get("PGQRS_SEED", "0")) or random.randrange(2**32)
@@ -94,7 +95,7 @@ class Walker:
             case "claim":
                 await self.claim()
             case "end_lost":
-                await lifecycle.end_lost(db, [self.workflow.queue_id], error="{}", last_error="worker_lost")
+                await claims.end_lost(db, [self.workflow.queue_id], error="{}", last_error="worker_lost")
                 self.held = self.held if await self.status() not in lifecycle.ENDED else None
             case "cancel":
                 await lifecycle.cancel(db, run_id, reason="enough")
@@ -115,18 +116,18 @@ class Walker:
             case _:
                 if self.held is not None:
                     write = Write(self.held, (_step(verb),), ENDS[verb])
-                    assert await lifecycle.commit(db, [write]) == {self.held}
+                    assert await claims.commit(db, [write]) == {self.held}
                     self.held = None
 
     async def claim(self):
-        claims = await lifecycle.claim(
-            self.db, [self.workflow.queue_id], worker_id=self.worker_id, batch=1, lease_seconds=LEASE
+        found = await claims.claim(
+            self.db, [Source(self.workflow.queue_id, LEASE)], worker_id=self.worker_id, batch=1
         )
-        if claims:
-            self.held = claims[0].fence
+        if found:
+            self.held = found[0].fence
             assert self.held not in self.fences, "a token was given twice"
             self.fences.append(self.held)
-        return claims
+        return found
 
     async def assert_stale_tokens_change_nothing(self):
         stale = {fence for fence in self.fences if fence != self.held}
@@ -134,10 +135,10 @@ class Walker:
         before = await self.rows()
         for fence in sorted(stale):
             for end in (None, *ENDS.values()):
-                assert await lifecycle.commit(self.db, [Write(fence, (_step("stale"),), end)]) == set()
-            assert await lifecycle.take_signal(self.db, fence, _step("stale"), name="go") == (False, None)
+                assert await claims.commit(self.db, [Write(fence, (_step("stale"),), end)]) == set()
+            assert await claims.take_signal(self.db, fence, _step("stale"), name="go") == (False, None)
             new = lifecycle.NewRuns(self.workflow.workflow_id, self.workflow.queue_id, ["null"])
-            assert await lifecycle.spawn(self.db, fence, _step("stale"), new) is None
+            assert await claims.spawn(self.db, fence, _step("stale"), new) is None
         assert await self.rows() == before
 
 

@@ -18,8 +18,16 @@ OVERRIDES: dict[str, set[str]] = {
     "0001_initial.postgres.sql": set(),  # the SQL function
     "0002_durable_intent.postgres.sql": set(),  # the same, with more options
     "history.postgres.sql": {"lock_migrations", "history_exists", "schema_exists", "columns", "indexes"},
-    "lifecycle.postgres.sql": {"start_runs"},
-    "messages.postgres.sql": {"lease_messages", "archive_messages", "delete_messages"},
+    "claims.postgres.sql": {"start_runs"},
+    "messages.postgres.sql": {
+        "lease_messages",
+        "lease_limited_messages",
+        "_picked",
+        "_taken",
+        "_lease",
+        "archive_messages",
+        "delete_messages",
+    },
     "queues.postgres.sql": {"lock_queue"},
 }
 

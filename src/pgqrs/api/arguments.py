@@ -50,3 +50,10 @@ def checked_priority(value: int) -> int:
 
 def checked_batch(argument: str, value: int) -> int:
     return checked_whole(argument, value, least=1, most=MOST_PER_CALL)
+
+
+def checked_key(value: object) -> str:
+    """An idempotency key: long enough for any id, short enough for an index."""
+    if isinstance(value, str) and 1 <= len(value) <= 500 and value.isprintable():
+        return value
+    raise ConfigError(f"idempotency key {str(value)[:60]!r} is not allowed; use 1 to 500 printable characters")

@@ -224,10 +224,9 @@ class Consumer:
         async with self._one_lease:
             leases = await messages.lease(
                 self._db,
-                [self._queue_id],
+                [messages.Source(self._queue_id, lease_seconds)],
                 worker_id=self.worker_id,
                 batch=batch,
-                lease_seconds=lease_seconds,
                 known=self._held,
             )
             self._held.update({lease.message_id: (lease.lease_token, ends) for lease in leases})

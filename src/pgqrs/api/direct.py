@@ -8,9 +8,10 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from pgqrs.db import lifecycle
-from pgqrs.db.lifecycle import Ending, NewRuns
+from pgqrs.db import claims, lifecycle
+from pgqrs.db.lifecycle import NewRuns
 from pgqrs.db.tables import messages, workers, workflows
+from pgqrs.db.writes import Ending
 from pgqrs.engine.committer import Committer
 from pgqrs.engine.executor import Executor
 from pgqrs.engine.heartbeat import Heartbeat
@@ -120,7 +121,7 @@ async def _execute(store: Store, run_id: int, handler: Handler, *, given: str | 
     executor = Executor(db, config, Committer(db), heartbeat)
     try:
         while True:
-            claim = await lifecycle.claim_run(db, run_id, worker_id=worker_id, lease_seconds=config.lease_seconds)
+            claim = await claims.claim_run(db, run_id, worker_id=worker_id, lease_seconds=config.lease_seconds)
             if given is not None and claim.input in (None, "null"):
                 claim = dataclasses.replace(claim, input=given)
             outcome, error = await executor.execute(claim, handler, once=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pgqrs.db.lifecycle import ENDED
 from pgqrs.db.tables import runs
 from pgqrs.db.tables.runs import RunRow, StepRow
-from pgqrs.errors import ConnectionFailed, ExecutionFailed, RunCancelled, WaitTimeout
+from pgqrs.errors import ConnectionFailed, ExecutionFailed, RunCancelled, RunDeleted, WaitTimeout
 from pgqrs.serialization import decode
 from pgqrs.types import RunStatus
 
@@ -75,10 +75,12 @@ class Run:
         return await runs.steps(await self._store.ready(), self.run_id)
 
     async def result(self, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - the design's word
-        """Waits until the run has ended: its output, or ExecutionFailed, RunCancelled, WaitTimeout."""
+        """Waits until the run has ended: its output, or ExecutionFailed, RunCancelled, RunDeleted, WaitTimeout."""
         if self.status not in ENDED:
             await self._store.results.wait(self.run_id, timeout)
             await self.refresh()
+        if self.status not in ENDED:
+            raise RunDeleted(self.run_id, self._row.delete_reason)
         match self.status:
             case RunStatus.SUCCESS:
                 return self.output()

@@ -20,7 +20,9 @@ from pgqrs.api.run import Results
 from pgqrs.config import Config
 from pgqrs.db import migrations
 from pgqrs.db.driver import Driver
+from pgqrs.db.hints import CATALOGUE
 from pgqrs.db.tables import queues, workers, workflows
+from pgqrs.errors import ConfigError
 from pgqrs.names import checked_name
 
 log = logging.getLogger("pgqrs.queue")
@@ -42,9 +44,18 @@ class Store:
         """Makes the queue; one that is there already stays as it is."""
         await queues.create(await self.ready(), checked_name("queue", name))
 
-    async def create_workflow(self, name: str) -> None:
-        """Makes the definition and its queue; those that are there already stay as they are."""
-        await workflows.create(await self.ready(), checked_name("workflow", name))
+    async def create_workflow(self, name: str, *, dead_letter: str | None = None) -> None:
+        """Makes the definition and its queue; those that are there already stay as they are.
+
+        `dead_letter` names a workflow, which must exist, that gets a run whenever one of this one's ends in ERROR.
+        """
+        db = await self.ready()
+        await workflows.create(db, checked_name("workflow", name))
+        if dead_letter is not None:
+            if checked_name("workflow", dead_letter) == name:
+                raise ConfigError(f"workflow {name!r} cannot be its own dead letter; name another one")
+            await workflows.set_dead_letter(db, name, dead_letter)
+        db.hints.announce([CATALOGUE])
 
     async def producer(self, queue: str) -> Producer:
         """Puts messages into the queue."""

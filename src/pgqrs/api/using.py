@@ -72,10 +72,18 @@ class Enlistment:
             raise QueueNotFound(queue)
         return ids
 
-    async def trigger(self, workflow: str, params: Any = None, **options: Unpack[TriggerOptions]) -> int:
+    async def trigger(
+        self,
+        workflow: str,
+        params: Any = None,
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[TriggerOptions],
+    ) -> int:
         """The new run's id; options as in `workflow(name).trigger`."""
         found = await workflows.get(self._db, checked_name("workflow", workflow))
-        new = new_runs(self._config, found, [params], **options)
+        keys = () if idempotency_key is None else (idempotency_key,)
+        new = new_runs(self._config, found, [params], keys, **options)
         return (await lifecycle.trigger(self._db, new))[0]
 
     async def signal(self, run_id: int, name: str, payload: Any = None) -> None:
@@ -96,8 +104,15 @@ class BlockingEnlistment:
     def enqueue_many(self, queue: str, payloads: Iterable[Any], **options: Unpack[EnqueueOptions]) -> list[int]:
         return drive(self._enlistment.enqueue_many(queue, payloads, **options))
 
-    def trigger(self, workflow: str, params: Any = None, **options: Unpack[TriggerOptions]) -> int:
-        return drive(self._enlistment.trigger(workflow, params, **options))
+    def trigger(
+        self,
+        workflow: str,
+        params: Any = None,
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[TriggerOptions],
+    ) -> int:
+        return drive(self._enlistment.trigger(workflow, params, idempotency_key=idempotency_key, **options))
 
     def signal(self, run_id: int, name: str, payload: Any = None) -> None:
         drive(self._enlistment.signal(run_id, name, payload))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from pgqrs.api.arguments import checked_whole
+from pgqrs.db.hints import CATALOGUE
 from pgqrs.db.tables import workers, workflows
 from pgqrs.engine.registry import Handler, served
+from pgqrs.engine.service import Service
 from pgqrs.engine.worker import WorkerLoop
 from pgqrs.errors import ConfigError
 from pgqrs.names import checked_name
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from pgqrs.api.store import Store
 
 GRACE_SECONDS = 10.0
+# Seed 004: one program, another role by its environment alone.
+PREFIXES_VARIABLE = "WORKER_TYPE_PREFIXES"
+DEFAULT_PREFIX = "default."
 
 
 def consumer(name: str, port: int, workflow: str) -> WorkerBuilder:
@@ -26,9 +31,26 @@ def consumer(name: str, port: int, workflow: str) -> WorkerBuilder:
     return WorkerBuilder(name, port, [workflow])
 
 
-def worker(name: str, *, port: int = 0, concurrency: int = 10) -> WorkerBuilder:
-    """A worker for many workflows: `await worker("w").workflows(module_or_mapping).create(store)`."""
-    return WorkerBuilder(name, port, []).concurrency(concurrency)
+def worker(
+    name: str, *, prefixes: Iterable[str] | None = None, port: int = 0, concurrency: int = 10
+) -> WorkerBuilder:
+    """A worker for many workflows: `await worker("w").workflows(module_or_mapping).create(store)`.
+
+    With prefixes (or `WORKER_TYPE_PREFIXES=billing.,media.`) it serves every workflow whose name begins with one of
+    them, also those that are made later; an empty list stands for `default.`. Without, those whose code it is given.
+    """
+    return WorkerBuilder(name, port, [], prefixes=_prefixes(prefixes)).concurrency(concurrency)
+
+
+def _prefixes(given: Iterable[str] | None) -> list[str]:
+    if isinstance(given, str):
+        raise ConfigError(f"prefixes must be a list, such as [{given!r}]")
+    if given is None:
+        text = os.environ.get(PREFIXES_VARIABLE)
+        if text is None:
+            return []
+        given = [part.strip() for part in text.split(",") if part.strip()]
+    return [checked_name("prefix", each) for each in given] or [DEFAULT_PREFIX]
 
 
 async def poll_all(*polled: Worker) -> None:
@@ -45,7 +67,8 @@ async def poll_all(*polled: Worker) -> None:
 class WorkerBuilder:
     """What a worker shall be, until `create` makes it."""
 
-    def __init__(self, name: str, port: int, names: list[str]) -> None:
+    def __init__(self, name: str, port: int, names: list[str], *, prefixes: Sequence[str] = ()) -> None:
+        self._prefixes = prefixes
         self._name = checked_name("worker", name)
         self._port = checked_whole("port", port, least=0, most=65535)
         self._handlers: dict[str, Handler | None] = {checked_name("workflow", each): None for each in names}
@@ -84,31 +107,48 @@ class WorkerBuilder:
         db = await store.ready()
         if not self._handlers:
             raise ConfigError(f"worker {self._name!r} has nothing to do; give it .workflows(module_or_mapping)")
-        handlers: dict[int, Handler] = {}
-        queue_ids = []
-        for name, handler in self._handlers.items():
-            if handler is None:
-                raise ConfigError(f"the worker for workflow {name!r} has no handler; give it one with .handler(fn)")
-            found = await (workflows.create(db, name) if name in self._creates else workflows.get(db, name))
-            handlers[found.workflow_id] = handler
-            queue_ids.append(found.queue_id)
+        handlers = self._bound()
+        found = [
+            await (workflows.create(db, name) if name in self._creates else workflows.get(db, name))
+            for name in handlers
+        ]
+        for handler in handlers.values():
+            if handler.options.dead_letter is not None:
+                await workflows.set_dead_letter(db, handler.name, handler.options.dead_letter)
+        db.hints.announce([CATALOGUE])
         worker_id = await workers.register(
             db,
-            queue_id=queue_ids[0] if len(queue_ids) == 1 else None,
+            queue_id=found[0].queue_id if len(found) == 1 and not self._prefixes else None,
             name=self._name,
             port=self._port,
-            info={"pid": os.getpid(), "handlers": sorted(self._handlers), "slots": self._concurrency},
+            info={
+                "pid": os.getpid(),
+                "handlers": sorted(handlers),
+                "prefixes": list(self._prefixes),
+                "slots": self._concurrency,
+            },
         )
+        service = Service(db, store.config, handlers=handlers, found=found, prefixes=self._prefixes)
+        await service.refresh()
         loop = WorkerLoop(
             db,
             store.config,
             worker_id=worker_id,
-            handlers=handlers,
-            queue_ids=queue_ids,
+            service=service,
             concurrency=self._concurrency,
             grace_seconds=self._grace_seconds,
         )
         return Worker(self._name, loop)
+
+    def _bound(self) -> dict[str, Handler]:
+        """The handlers of what is to be served; with prefixes, code for other workflows is left aside."""
+        bound = {}
+        for name, handler in self._handlers.items():
+            if handler is None:
+                raise ConfigError(f"the worker for workflow {name!r} has no handler; give it one with .handler(fn)")
+            if not self._prefixes or name.startswith(tuple(self._prefixes)):
+                bound[name] = handler
+        return bound
 
 
 class Worker:
@@ -154,8 +194,9 @@ class Worker:
 
     def set_handler(self, function: Callable[..., Any]) -> None:
         """Another handler for the one workflow of this worker, from the next run on."""
-        for workflow_id, old in self._loop.handlers.items():
-            self._loop.handlers[workflow_id] = Handler.of(old.name, function)
+        handlers = self._loop.service.handlers
+        for name in handlers:
+            handlers[name] = Handler.of(name, function)
 
     async def close(self) -> None:
         """Signs off a worker that was used with `run_until_idle`."""

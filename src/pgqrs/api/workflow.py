@@ -5,21 +5,30 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
 
-from pgqrs.api.arguments import checked_batch, checked_priority, checked_seconds, checked_time, checked_whole
+from pgqrs.api.arguments import (
+    checked_batch,
+    checked_key,
+    checked_priority,
+    checked_seconds,
+    checked_time,
+    checked_whole,
+)
 from pgqrs.api.run import Run
 from pgqrs.config import Config
 from pgqrs.db import lifecycle
+from pgqrs.db.driver import Driver
+from pgqrs.db.hints import OUTBOX
 from pgqrs.db.lifecycle import NewRuns
 from pgqrs.db.tables import runs, workflows
 from pgqrs.db.tables.runs import StepRow
 from pgqrs.engine.context import Context, checked_step_name, current_context, in_step
 from pgqrs.engine.plain import SyncContext
-from pgqrs.engine.registry import Handler, is_context, served, types_of
+from pgqrs.engine.registry import Handler, WorkflowOptions, is_context, served, types_of
 from pgqrs.errors import ConfigError, NoActiveWorker, RunNotFound
 from pgqrs.names import checked_name
 from pgqrs.retry import RetryPolicy
@@ -37,44 +46,93 @@ log = logging.getLogger("pgqrs")
 _known: dict[str, Handler] = {}
 
 
-def workflow(name: Any = None, *, retry: RetryPolicy | None = None, **options: Any) -> Any:
+def workflow(name: Any = None, **options: Unpack[DecoratorOptions]) -> Any:
     """`workflow("zip_files")` is the noun; `@workflow`, `@workflow(name="zip_files")` makes a function one."""
     if callable(name):
-        return DecoratedWorkflow(name, checked_name("workflow", name.__name__), retry=retry)
-    if "name" in options:
-        name = options.pop("name")
-    if options:
-        raise ConfigError(f"workflow() does not know {', '.join(options)}")
+        return DecoratedWorkflow(name, checked_name("workflow", name.__name__), options=WorkflowOptions())
+    checked = _checked_options(name, **options)
     if name is None:
-        return lambda function: DecoratedWorkflow(function, checked_name("workflow", function.__name__), retry=retry)
-    return Workflow(name, retry=retry)
+        return lambda function: DecoratedWorkflow(
+            function, checked_name("workflow", function.__name__), options=checked
+        )
+    return Workflow(name, options=checked)
+
+
+class DecoratorOptions(TypedDict, total=False):
+    """`concurrency` is how many runs of it one worker executes at once; `dead_letter` names the workflow that gets a
+    run when one of this one's fails."""
+
+    retry: RetryPolicy | None
+    lease_seconds: float | timedelta | None
+    concurrency: int | None
+    dead_letter: str | None
+    schedule: Any
+
+
+def _checked_options(
+    name: str | None,
+    *,
+    retry: RetryPolicy | None = None,
+    lease_seconds: float | timedelta | None = None,
+    concurrency: int | None = None,
+    dead_letter: str | None = None,
+    schedule: Any = None,
+    **unknown: Any,
+) -> WorkflowOptions:
+    if unknown:
+        raise ConfigError(f"workflow() does not know {', '.join(unknown)}")
+    if dead_letter is not None and checked_name("workflow", dead_letter) == name:
+        raise ConfigError(f"workflow {name!r} cannot be its own dead letter; name another one")
+    return WorkflowOptions(
+        retry=retry,
+        lease_seconds=None if lease_seconds is None else checked_seconds("lease_seconds", lease_seconds, least=1),
+        concurrency=None if concurrency is None else checked_whole("concurrency", concurrency, least=1, most=10_000),
+        dead_letter=dead_letter,
+        schedule=schedule,
+    )
 
 
 class Workflow:
     """A workflow by its name, with every verb. Called with a function it is a decorator: `@workflow("zip_files")`."""
 
-    def __init__(self, name: str, *, retry: RetryPolicy | None = None) -> None:
+    def __init__(self, name: str, *, options: WorkflowOptions | None = None) -> None:
         self.name = checked_name("workflow", name)
-        self._retry = retry
+        self._options = options or WorkflowOptions()
 
     def __call__(self, function: Callable[P, R]) -> DecoratedWorkflow[P, R]:
-        return DecoratedWorkflow(function, self.name, retry=self._retry)
+        return DecoratedWorkflow(function, self.name, options=self._options)
 
     @property
     def handler(self) -> Handler | None:
         return _known.get(self.name) or served.get(self.name)
 
     def trigger(
-        self, params: Any = None, *, require_worker: bool | None = None, **options: Unpack[TriggerOptions]
+        self,
+        params: Any = None,
+        *,
+        idempotency_key: str | None = None,
+        require_worker: bool | None = None,
+        **options: Unpack[TriggerOptions],
     ) -> Trigger:
-        """A run about to be: `.execute(store)` starts it and gives its id."""
-        return Trigger(self, [params], many=False, require_worker=require_worker, **options)
+        """A run about to be: `.execute(store)` starts it and gives its id.
+
+        With an idempotency key that a run has already, that run's id is given, or IdempotencyConflict raised if its
+        input is another. Keys are one space for all workflows; deleting a run frees its key.
+        """
+        keys = () if idempotency_key is None else (idempotency_key,)
+        return Trigger(self, [params], keys, many=False, require_worker=require_worker, **options)
 
     def trigger_many(
-        self, params: Iterable[Any], *, require_worker: bool | None = None, **options: Unpack[TriggerOptions]
+        self,
+        params: Iterable[Any],
+        *,
+        idempotency_keys: Iterable[str] = (),
+        require_worker: bool | None = None,
+        **options: Unpack[TriggerOptions],
     ) -> Trigger:
-        """One run per item, all of them or none: `.execute(store)` gives their ids in order."""
-        return Trigger(self, list(params), many=True, require_worker=require_worker, **options)
+        """One run per item, all of them or none: `.execute(store)` gives their ids in order. Keys: one for each."""
+        keys = tuple(idempotency_keys)
+        return Trigger(self, list(params), keys, many=True, require_worker=require_worker, **options)
 
     async def get_run(self, run_id: int, store: Store) -> Run:
         row = await runs.get(await store.ready(), run_id)
@@ -101,42 +159,76 @@ class Workflow:
         return page
 
     async def steps(self, run_id: int, store: Store) -> list[StepRow]:
-        return await runs.steps(await store.ready(), run_id)
+        return await runs.steps(await self._ours(run_id, store), run_id)
 
-    async def cancel(self, run_id: int, store: Store, *, reason: str | None = None) -> None:
+    async def cancel(self, run_id: int, store: Store, *, reason: str | None = None, actor: str | None = None) -> None:
         """Ends it, and its children, for good; whoever executes it can write nothing from now on."""
-        db = await store.ready()
-        cancelled = await lifecycle.cancel(db, run_id, reason=reason)
-        db.hints.announce([-each for each in cancelled])
+        db = await self._ours(run_id, store)
+        cancelled = await lifecycle.cancel(db, run_id, reason=reason, actor=actor)
+        await self._wake(db, ended=cancelled)
 
-    async def pause(self, run_id: int, store: Store, *, reason: str = "resume") -> None:
-        await lifecycle.pause(await store.ready(), run_id, reason=reason)
+    async def pause(self, run_id: int, store: Store, *, reason: str = "resume", actor: str | None = None) -> None:
+        db = await self._ours(run_id, store)
+        await lifecycle.pause(db, run_id, reason=reason, actor=actor)
+        await self._wake(db)
 
-    async def resume(self, run_id: int, store: Store, *, step: str | None = None, data: Any = None) -> None:
+    async def resume(
+        self, run_id: int, store: Store, *, step: str | None = None, data: Any = None, actor: str | None = None
+    ) -> None:
         """A paused run goes on at once; with `step`, `data` becomes what that step returns."""
         text = encode(data, max_bytes=store.config.max_payload_bytes)
-        await lifecycle.resume(await store.ready(), run_id, step_id=step, output=text)
-        await self._wake(store)
+        db = await self._ours(run_id, store)
+        await lifecycle.resume(db, run_id, step_id=step, output=text, actor=actor)
+        await self._wake(db)
 
-    async def signal(self, run_id: int, store: Store, name: str, payload: Any = None) -> None:
+    async def signal(
+        self, run_id: int, store: Store, name: str, payload: Any = None, *, actor: str | None = None
+    ) -> None:
         """Sends the run a signal: `ctx.wait_for(name)` gets it, whether it waits already or not."""
         text = encode(payload, max_bytes=store.config.max_payload_bytes)
-        await lifecycle.signal(await store.ready(), run_id, name=checked_step_name(name), payload=text)
-        await self._wake(store)
+        db = await self._ours(run_id, store)
+        await lifecycle.signal(db, run_id, name=checked_step_name(name), payload=text, actor=actor)
+        await self._wake(db)
 
-    async def restart(self, run_id: int, store: Store) -> None:
+    async def restart(self, run_id: int, store: Store, *, actor: str | None = None) -> None:
         """Once more from where it failed; completed steps are kept. SUCCESS refuses."""
-        await lifecycle.restart(await store.ready(), run_id)
-        await self._wake(store)
+        db = await self._ours(run_id, store)
+        await lifecycle.restart(db, run_id, actor=actor)
+        await self._wake(db)
 
-    async def reset(self, run_id: int, store: Store, *, from_step: str | None = None) -> None:
+    async def reset(
+        self, run_id: int, store: Store, *, from_step: str | None = None, actor: str | None = None
+    ) -> None:
         """From the start, or from the named step on."""
-        await lifecycle.reset(await store.ready(), run_id, from_step=from_step)
-        await self._wake(store)
+        db = await self._ours(run_id, store)
+        await lifecycle.reset(db, run_id, from_step=from_step, actor=actor)
+        await self._wake(db)
 
-    async def _wake(self, store: Store) -> None:
+    async def delete(self, run_id: int, store: Store, *, reason: str | None = None, actor: str | None = None) -> None:
+        """Out of lists and nobody's to run; its idempotency key is free. Kept until retention removes it.
+
+        Whoever executes it can write nothing from now on; its children go on (`cancel` ends those too).
+        """
+        db = await self._ours(run_id, store)
+        await lifecycle.delete(db, run_id, reason=reason, actor=actor)
+        await self._wake(db, ended=[run_id])
+
+    async def restore(self, run_id: int, store: Store, *, actor: str | None = None) -> None:
+        """Takes `delete` back; what was under way goes on."""
+        db = await self._ours(run_id, store)
+        await lifecycle.restore(db, run_id, actor=actor)
+        await self._wake(db)
+
+    async def _ours(self, run_id: int, store: Store) -> Driver:
+        """The database, if the run is one of this workflow."""
         db = await store.ready()
-        db.hints.announce([(await workflows.get(db, self.name)).queue_id])
+        if await runs.workflow_of(db, run_id) != self.name:
+            raise RunNotFound(run_id)
+        return db
+
+    async def _wake(self, db: Driver, *, ended: Iterable[int] = ()) -> None:
+        topics = [(await workflows.get(db, self.name)).queue_id, *(-run_id for run_id in ended)]
+        db.hints.announce([*topics, OUTBOX] if db.journal.published else topics)
 
     def __repr__(self) -> str:
         return f"<Workflow {self.name}>"
@@ -165,6 +257,7 @@ class Trigger:
         self,
         workflow: Workflow,
         inputs: list[Any],
+        keys: Sequence[str] = (),
         *,
         many: bool,
         require_worker: bool | None = None,
@@ -172,6 +265,7 @@ class Trigger:
     ) -> None:
         self._workflow = workflow
         self._inputs = inputs
+        self._keys = keys
         self._many = many
         self._options = options
         self._require_worker = require_worker
@@ -191,22 +285,23 @@ class Trigger:
         """The run's id (or ids), durable; after `wait()` the result."""
         db = await store.ready()
         found = await workflows.get(db, self._workflow.name)
-        await self._look_for_workers(store, found.queue_id)
-        new = new_runs(store.config, found, self._inputs, **self._options)
+        new = new_runs(store.config, found, self._inputs, self._keys, **self._options)
         if not new.inputs:
             return []
-        run_ids = await lifecycle.trigger(db, new)
-        db.hints.announce([found.queue_id])
+        await self._look_for_workers(store, found)
+        run_ids = await _triggered(db, new)
+        db.hints.announce([found.queue_id, OUTBOX] if db.journal.published else [found.queue_id])
         if not self._wait:
             return run_ids if self._many else run_ids[0]
         return await (await self._workflow.get_run(run_ids[0], store)).result(self._timeout)
 
-    async def _look_for_workers(self, store: Store, queue_id: int) -> None:
+    async def _look_for_workers(self, store: Store, found: workflows.Workflow) -> None:
+        queue_id = found.queue_id
         strict = store.config.require_workers if self._require_worker is None else self._require_worker
         within = 3 * store.config.lease_seconds
         if not strict and store.knows_of_workers(queue_id):
             return
-        if await workflows.count_live_workers(await store.ready(), queue_id, within=within):
+        if await workflows.count_live_workers(await store.ready(), found, within=within):
             store.remember_workers(queue_id)
         elif strict:
             raise NoActiveWorker(self._workflow.name)
@@ -215,10 +310,18 @@ class Trigger:
             log.warning("no live worker for workflow %r: the run waits in its queue", self._workflow.name)
 
 
+async def _triggered(db: Driver, new: NewRuns) -> list[int]:
+    """Those with keys can be tried again after a lost reply: they find themselves."""
+    if new.keys:
+        return [each.run_id for each in await lifecycle.trigger_once(db, new)]
+    return await lifecycle.trigger(db, new)
+
+
 def new_runs(
     config: Config,
     found: workflows.Workflow,
     inputs: Iterable[Any],
+    keys: Sequence[str] = (),
     *,
     priority: int = 0,
     run_at: datetime | None = None,
@@ -234,10 +337,15 @@ def new_runs(
     texts = [each.text if isinstance(each, _Encoded) else encode(each, max_bytes=limit) for each in inputs]
     if texts:
         checked_batch("the number of runs in one call", len(texts))
+    if keys and len(keys) != len(texts):
+        raise ConfigError(
+            f"{len(keys)} idempotency keys were given for {len(texts)} runs; give one for each, or none"
+        )
     return NewRuns(
         found.workflow_id,
         found.queue_id,
         texts,
+        keys=[checked_key(key) for key in keys],
         priority=checked_priority(priority),
         run_at=checked_time("run_at", run_at),
         delay=checked_seconds("delay", delay),
@@ -258,10 +366,10 @@ class _Encoded:
 class DecoratedWorkflow(Workflow, Generic[P, R]):
     """A function that is a workflow: call it to run it here, `.trigger(...)` to queue it."""
 
-    def __init__(self, function: Callable[P, R], name: str, *, retry: RetryPolicy | None) -> None:
-        super().__init__(name, retry=retry)
+    def __init__(self, function: Callable[P, R], name: str, *, options: WorkflowOptions) -> None:
+        super().__init__(name, options=options)
         functools.update_wrapper(self, function)
-        self._handler = Handler.of(self.name, function, retry=retry)
+        self._handler = Handler.of(self.name, function, options=options)
         _known[self.name] = self._handler
 
     @property

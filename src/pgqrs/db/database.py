@@ -73,6 +73,11 @@ class Transaction:
 
     def __init__(self, session: OwnSession) -> None:
         self._session = session
+        self.emitted: list[tuple[str, Any]] = []
+
+    def emit(self, event_type: str, data: Any = None) -> None:
+        """Publishes an event through the outbox, if and only if this transaction commits."""
+        self.emitted.append((event_type, data))
 
     async def fetch(self, sql: str, *arguments: Any) -> list[Row]:
         """The rows. Placeholders are the database's own: `$1` on PostgreSQL, `?` on SQLite."""

@@ -2,6 +2,7 @@
 
 {now}                    :now when a test has set the clock, else the database's time
 {after x}                {now} plus x seconds, x being a parameter or a column
+{shift t by x}           the time t plus x seconds
 {seconds a since b}      the seconds from b to a, as a float
 {in ids}                 = any of the list :ids
 {rows given: a id, b json}   a table `given` made from the list of tuples :given; also has `position`
@@ -86,6 +87,14 @@ def _sqlite_rows(argument: str) -> str:
     return f"(select {listed}, key as position from json_each(:{name})) as {name}"
 
 
+def _shift(template: str) -> _Render:
+    def render(argument: str) -> str:
+        time, seconds = argument.split(" by ")
+        return template.format(time=time, seconds=seconds)
+
+    return render
+
+
 def _seconds(template: str) -> _Render:
     def render(argument: str) -> str:
         later, earlier = argument.split(" since ")
@@ -97,6 +106,7 @@ def _seconds(template: str) -> _Render:
 _POSTGRES: dict[str, _Render] = {
     "now": lambda _: _POSTGRES_NOW,
     "after": lambda x: f"({_POSTGRES_NOW} + {x}::float8 * interval '1 second')",
+    "shift": _shift("({time} + ({seconds}::float8) * interval '1 second')"),
     "seconds": _seconds("extract(epoch from ({later} - {earlier}))::float8"),
     "in": lambda x: f"= any(:{x}::bigint[])",
     "rows": _postgres_rows,
@@ -119,6 +129,7 @@ _POSTGRES: dict[str, _Render] = {
 _SQLITE: dict[str, _Render] = {
     "now": lambda _: _SQLITE_NOW,
     "after": lambda x: f"({_SQLITE_NOW} + cast({x} * 1000000 as integer))",
+    "shift": _shift("({time} + cast(({seconds}) * 1000000 as integer))"),
     "seconds": _seconds("(({later} - {earlier}) / 1000000.0)"),
     "in": lambda x: f"in (select value from json_each(:{x}))",
     "rows": _sqlite_rows,

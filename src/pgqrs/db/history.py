@@ -51,6 +51,18 @@ async def tell(db: Database, happenings: Sequence[Happening], emissions: Sequenc
     kept = [h for h in happenings if h.event in db.journal.kept]
     if kept:
         await db.execute(_SQL["insert_events"], given=[(h.run_id, str(h.event), h.data, h.actor) for h in kept])
+    await _publish(db, happenings, emissions)
+
+
+async def tell_after_start(db: Database, happenings: Sequence[Happening]) -> None:
+    """As `tell`; on PostgreSQL the statement that starts the runs has written the events already."""
+    if db.dialect.is_postgres:
+        await _publish(db, happenings, ())
+    else:
+        await tell(db, happenings)
+
+
+async def _publish(db: Database, happenings: Sequence[Happening], emissions: Sequence[Emission]) -> None:
     published = [
         (str(uuid.uuid4()), h.run_id, TYPE_PREFIX + h.event, h.data or "{}")
         for h in happenings

@@ -1,13 +1,31 @@
 -- name: insert_runs
+-- Those whose idempotency key a live run has already give no row.
 insert into pgqrs_workflow_runs
-    (workflow_id, status, input, created_at, updated_at, max_attempts, priority, parent_run_id, attributes)
+    (workflow_id, status, input, created_at, updated_at, max_attempts, priority, parent_run_id, attributes,
+     dead_letter_of, idempotency_key)
 select cast(:workflow_id as bigint), 'PENDING', given.input, {now}, {now}, cast(:max_attempts as integer),
-    cast(:priority as integer), cast(:parent_run_id as bigint), {as_json :attributes}
-from {rows given: input json}
+    cast(:priority as integer), cast(:parent_run_id as bigint), {as_json :attributes},
+    cast(:dead_letter_of as bigint), given.key
+from {rows given: input json, key text}
 -- `where true`: without it SQLite takes what follows for a join condition.
 where true
 order by given.position
-returning run_id;
+on conflict (idempotency_key) where idempotency_key is not null and deleted_at is null do nothing
+returning run_id, idempotency_key;
+
+-- name: find_runs_by_key
+select r.idempotency_key, r.run_id, r.workflow_id, {text r.input}
+from {rows given: key text}
+cross join pgqrs_workflow_runs as r
+where r.idempotency_key = given.key
+  and r.deleted_at is null;
+
+-- name: insert_attributes
+insert into pgqrs_run_attributes (name, value, run_id)
+select given.name, given.value, given.run_id
+from {rows given: name text, value text, run_id id}
+where true
+order by given.position;
 
 -- name: insert_run_messages
 insert into pgqrs_messages (queue_id, payload, run_id, priority, visible_after, enqueued_at, max_attempts)
@@ -17,113 +35,9 @@ from {rows given: id id}
 where true
 order by given.position;
 
--- name: start_runs
--- What was leased is running now; a run that has ended, or was taken away, meanwhile gives no row. (`not in`: with
--- `in`, SQLite walks all live runs by their status instead of looking the given ones up.)
-update pgqrs_workflow_runs
-set status = 'RUNNING',
-    attempt = given.attempts,
-    started_at = coalesce(started_at, {now}),
-    worker_id = :worker_id,
-    paused_at = null,
-    waiting_for = null,
-    updated_at = {now}
-from {rows given: id id, message_id id, token id, attempts int}
-where run_id = given.id
-  and status not in ('SUCCESS', 'ERROR', 'CANCELLED')
-  and exists (
-    select 1 from pgqrs_messages as m
-    where m.message_id = given.message_id
-      and m.lease_token = given.token
-      and m.leased_by is not null
-  )
-returning run_id, workflow_id, {text input}, max_attempts, parent_run_id, created_at;
-
--- name: hold
--- The fence of a whole transaction: those of the given whose lease is still theirs, locked in one order.
--- By message, not by run: a restarted run has a new message, whose tokens begin anew.
-select m.run_id, m.message_id, m.lease_token
-from {rows given: message_id id, token id}
-cross join pgqrs_messages as m
-where m.message_id = given.message_id
-  and m.lease_token = given.token
-  and m.leased_by is not null
-order by m.message_id
-{lock m};
-
--- name: record_steps
--- The first recorded result wins for ever.
-insert into pgqrs_workflow_steps
-    (run_id, step_id, ordinal, status, input, output, error, attempts, started_at, completed_at)
-select given.run_id, given.step_id, given.ordinal, given.status, given.input, given.output, given.error,
-    given.attempts, {now}, case when given.status in ('SUCCESS', 'ERROR') then {now} end
-from {rows given: run_id id, step_id text, ordinal int, status text, input json, output json, error json, attempts int}
-where true
-order by given.position
-on conflict (run_id, step_id) do update
-set status = excluded.status,
-    output = excluded.output,
-    error = excluded.error,
-    attempts = excluded.attempts,
-    completed_at = excluded.completed_at
-where pgqrs_workflow_steps.status <> 'SUCCESS';
-
--- name: end_runs
-update pgqrs_workflow_runs
-set status = given.status,
-    output = given.output,
-    error = given.error,
-    last_error = given.last_error,
-    completed_at = {now},
-    updated_at = {now}
-from {rows given: id id, status text, output json, error json, last_error text}
-where run_id = given.id;
-
 -- name: delete_messages_of_runs
 delete from pgqrs_messages
 where run_id {in run_ids};
-
--- name: yield_runs
--- Retried, asleep, waiting: the run is nobody's until its message is visible again.
-update pgqrs_workflow_runs as r
-set status = given.status,
-    error = coalesce(given.error, r.error),
-    last_error = coalesce(given.last_error, r.last_error),
-    waiting_for = given.waiting_for,
-    paused_at = case when given.status = 'PAUSED' then {now} end,
-    updated_at = {now}
-from {rows given: id id, status text, error json, last_error text, waiting_for text}
-where run_id = given.id;
-
--- name: yield_messages
-update pgqrs_messages
-set visible_after = coalesce(given.run_at, {after given.delay}),
-    leased_by = null,
-    attempts = attempts - given.give_back
-from {rows given: id id, run_at time, delay seconds, give_back int}
-where run_id = given.id;
-
--- name: wake_those_with_signals
--- A signal that came before the run gave up its lease could not wake it: this does.
-update pgqrs_messages
-set visible_after = {now}
-from {rows given: id id, name text}
-where run_id = given.id
-  and exists (
-    select 1 from pgqrs_signals as s
-    where s.run_id = given.id and s.name = given.name and s.consumed_at is null
-  );
-
--- name: wake_those_whose_children_ended
--- Likewise for children that ended before their parent began to wait.
-update pgqrs_messages
-set visible_after = {now}
-where run_id {in run_ids}
-  and not exists (
-    select 1 from pgqrs_workflow_runs as c
-    where c.parent_run_id = pgqrs_messages.run_id
-      and c.status in ('PENDING', 'RUNNING', 'PAUSED')
-  );
 
 -- name: parents_of
 select distinct parent_run_id from pgqrs_workflow_runs
@@ -154,6 +68,7 @@ where run_id {in run_ids}
     select 1 from pgqrs_workflow_runs as c
     where c.parent_run_id = pgqrs_messages.run_id
       and c.status in ('PENDING', 'RUNNING', 'PAUSED')
+      and c.deleted_at is null
   );
 
 -- name: lock_message
@@ -164,7 +79,7 @@ where m.run_id = :run_id
 {lock m};
 
 -- name: lock_run
-select r.status
+select r.status, r.deleted_at, r.idempotency_key
 from pgqrs_workflow_runs as r
 where r.run_id = :run_id
 {lock r};
@@ -187,20 +102,6 @@ set visible_after = {now}
 where run_id = :run_id
   and leased_by is null
   and visible_after < {after :put_away};
-
--- name: next_signal
-select signal_id, {text payload}
-from pgqrs_signals
-where run_id = :run_id
-  and name = :name
-  and consumed_at is null
-order by signal_id
-limit 1;
-
--- name: consume_signal
-update pgqrs_signals
-set consumed_at = {now}
-where signal_id = :signal_id;
 
 -- name: paused_steps
 select step_id from pgqrs_workflow_steps
@@ -246,6 +147,7 @@ update pgqrs_workflow_runs
 set status = 'PENDING',
     output = null,
     error = null,
+    error_signature = null,
     completed_at = null,
     paused_at = null,
     waiting_for = null,
@@ -283,28 +185,44 @@ set visible_after = {now},
     attempts = 0,
     lease_token = pgqrs_messages.lease_token + 1;
 
--- name: lease_run
-update pgqrs_messages
-set visible_after = {after :lease_seconds},
-    attempts = 1,
-    lease_token = lease_token + 1,
-    leased_by = :worker_id
-where run_id = :run_id
-returning message_id, queue_id, {text payload}, run_id, priority, visible_after, enqueued_at, attempts, max_attempts,
-    lease_token;
-
--- name: lost_runs
--- Runs whose last lease ran out: their workers were lost as often as they may be.
-select m.run_id, m.attempts
-from pgqrs_messages as m
-where m.queue_id {in queue_ids}
-  and m.attempts >= m.max_attempts
-  and m.visible_after <= {now}
-  and m.run_id is not null
-limit 100
-{skip_locked};
-
--- name: show_progress
+-- name: mark_deleted
 update pgqrs_workflow_runs
-set headers = {as_json :headers}
+set deleted_at = {now},
+    delete_reason = :reason,
+    updated_at = {now}
 where run_id = :run_id;
+
+-- name: hide_message
+-- A century later, so that nobody leases it; `show_message` takes the century off again. Whoever held it is fenced.
+update pgqrs_messages
+set visible_after = case when leased_by is null then {shift visible_after by :seconds} else {after :seconds} end,
+    attempts = case when leased_by is null then attempts else attempts - 1 end,
+    leased_by = null,
+    lease_token = lease_token + 1
+where run_id = :run_id;
+
+-- name: mark_restored
+-- Nobody is at work on it, whatever it was doing when it was deleted.
+update pgqrs_workflow_runs
+set deleted_at = null,
+    delete_reason = null,
+    status = case when status = 'RUNNING' then 'PENDING' else status end,
+    updated_at = {now}
+where run_id = :run_id;
+
+-- name: show_message
+update pgqrs_messages
+set visible_after = {shift visible_after by -:seconds}
+where run_id = :run_id;
+
+-- name: dead_letters_of_runs
+-- Failed runs whose workflow has another one for that; a run that is itself such a dead letter gets none.
+select r.run_id, w.name, d.workflow_id, d.queue_id, {text r.input}, {text r.error}, r.last_error, r.attempt, r.max_attempts
+from pgqrs_workflow_runs as r
+cross join pgqrs_workflows as w
+cross join pgqrs_workflows as d
+where r.run_id {in run_ids}
+  and r.dead_letter_of is null
+  and w.workflow_id = r.workflow_id
+  and d.name = w.dead_letter
+order by r.run_id;

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from pgqrs.db import lifecycle
+from pgqrs.db import claims
 from pgqrs.db.driver import Driver
-from pgqrs.db.lifecycle import RunFence, Write
+from pgqrs.db.hints import OUTBOX
+from pgqrs.db.writes import RunFence, Write
 from pgqrs.engine.branches import outside
 from pgqrs.errors import ConnectionFailed, LeaseLost
 
@@ -56,7 +57,7 @@ class Committer:
 
     async def _commit(self, batch: list[_Item]) -> None:
         try:
-            held = await lifecycle.commit(self._db, [item.write for item in batch])
+            held = await claims.commit(self._db, [item.write for item in batch])
         except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who wait
             if len(batch) == 1 or isinstance(error, ConnectionFailed):
                 for item in batch:
@@ -68,6 +69,8 @@ class Committer:
             return
         for item in batch:
             _settle(item, None if item.write.fence in held else _lost(item.write.fence))
+        if self._db.journal.published or any(item.write.emissions for item in batch):
+            self._db.hints.announce([OUTBOX])
 
 
 def _settle(item: _Item, error: BaseException | None) -> None:

@@ -8,17 +8,20 @@ import contextvars
 import inspect
 import logging
 import random
+import re
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from pgqrs import errors
-from pgqrs.db import lifecycle
+from pgqrs.db import claims, lifecycle
 from pgqrs.db.database import Transaction
-from pgqrs.db.lifecycle import NewRuns, StepRecord
+from pgqrs.db.history import Emission
+from pgqrs.db.lifecycle import NewRuns
 from pgqrs.db.tables import runs, workflows
 from pgqrs.db.tables.runs import RecordedStep
+from pgqrs.db.writes import StepRecord
 from pgqrs.engine.branches import outside
 from pgqrs.engine.execution import Execution, FailedStep, Place, Wait
 from pgqrs.engine.outcome import described
@@ -47,9 +50,12 @@ log = logging.getLogger("pgqrs.run")
 current_context: contextvars.ContextVar[Any] = contextvars.ContextVar("pgqrs_context", default=None)
 # True in the body of a step: a step that it calls is a part of it, and a plain call.
 in_step: contextvars.ContextVar[bool] = contextvars.ContextVar("pgqrs_in_step", default=False)
+# What the body of the present step has emitted: it is published if, and only if, the step is recorded.
+_emitted: contextvars.ContextVar[list[Emission]] = contextvars.ContextVar("pgqrs_emitted")
 
 _ONCE = RetryPolicy(max_attempts=1)
 _MOST_INPUT_BYTES = 4096
+_EVENT_TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,149}", re.ASCII)
 
 
 class Context:
@@ -133,6 +139,8 @@ class Context:
         """(None, value) when it is recorded; (what to wait for, None) when it has to be tried again later."""
         execution = self._execution
         in_step.set(True)
+        emitted: list[Emission] = []
+        _emitted.set(emitted)
         try:
             async with asyncio.timeout(seconds):
                 result = await _called(function, args, kwargs)
@@ -145,7 +153,8 @@ class Context:
                     input=_small_input(args, kwargs),
                     output=text,
                     attempts=attempts,
-                )
+                ),
+                emissions=emitted,
             )
             return None, decode(text, return_type(function))
         except PauseError as error:
@@ -207,19 +216,49 @@ class Context:
         if recorded is not None and recorded.status is StepStatus.SUCCESS:
             return decode(recorded.output or "null", return_type(work))
 
-        async def encoded(transaction: Transaction) -> str:
-            return encode(await work(transaction), max_bytes=execution.config.max_payload_bytes)
+        async def encoded(transaction: Transaction) -> tuple[str, list[Emission]]:
+            limit = execution.config.max_payload_bytes
+            output = encode(await work(transaction), max_bytes=limit)
+            return output, [
+                Emission(self.run_id, checked_event_type(name), encode(data, max_bytes=limit))
+                for name, data in transaction.emitted
+            ]
 
         pending = StepRecord(place.step_id, place.ordinal, StepStatus.PENDING)
         execution.begin()
         try:
-            output = await lifecycle.transact(execution.db, execution.claim.fence, pending, encoded)
+            output = await claims.transact(execution.db, execution.claim.fence, pending, encoded)
         finally:
             execution.finish()
         if output is None:
             execution.lost = True
             execution.check_alive()
         return decode(output or "null", return_type(work))
+
+    # -- events for others -------------------------------------------------------------------------------
+
+    def emit(self, event_type: str, data: Any = None) -> Awaitable[None]:
+        """Publishes an event through the outbox, once however often this is replayed.
+
+        In the body of a step it goes into the outbox with the step's checkpoint; elsewhere it is a step of its own.
+        """
+        name = checked_event_type(event_type)
+        payload = encode(data, max_bytes=self._execution.config.max_payload_bytes)
+        emission = Emission(self.run_id, name, payload)
+        if in_step.get():
+            _emitted.get().append(emission)
+            return _nothing()
+        return self._emit(self._execution.place(f"emit:{name}"), emission)
+
+    async def _emit(self, place: Place, emission: Emission) -> None:
+        execution = self._execution
+        recorded = execution.recorded(place)
+        if recorded is not None and recorded.status is StepStatus.SUCCESS:
+            return
+        execution.begin()
+        step = StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output="null")
+        # Shielded as any step: when a sibling gives up, this is still recorded.
+        await asyncio.shield(execution.begun(outside(execution.record(step, emissions=[emission]))))
 
     # -- waiting -----------------------------------------------------------------------------------------
 
@@ -265,9 +304,7 @@ class Context:
         pending = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED)
         execution.begin()
         try:
-            held, payload = await outside(
-                lifecycle.take_signal(execution.db, execution.claim.fence, pending, name=name)
-            )
+            held, payload = await outside(claims.take_signal(execution.db, execution.claim.fence, pending, name=name))
         finally:
             execution.finish()
         if not held:
@@ -325,7 +362,7 @@ class Context:
                 parent_run_id=self.run_id,
             )
             pending = StepRecord(place.step_id, place.ordinal, StepStatus.PENDING)
-            run_ids = await outside(lifecycle.spawn(execution.db, execution.claim.fence, pending, new))
+            run_ids = await outside(claims.spawn(execution.db, execution.claim.fence, pending, new))
         finally:
             execution.finish()
         if run_ids is None:
@@ -346,11 +383,15 @@ class Context:
         execution.begin()
         try:
             row = await outside(runs.get(execution.db, run_id))
-            if row.status in lifecycle.ENDED:
-                details = decode(row.output or "null") if row.status is RunStatus.SUCCESS else row.last_error
-                text = encode([str(row.status), details])
+            # Nothing will come of a deleted child: for its parent it is as good as cancelled.
+            gone = row.deleted_at is not None and row.status not in lifecycle.ENDED
+            status = RunStatus.CANCELLED if gone else row.status
+            if status in lifecycle.ENDED:
+                why = f"deleted: {row.delete_reason}" if gone else row.last_error
+                details = decode(row.output or "null") if status is RunStatus.SUCCESS else why
+                text = encode([str(status), details])
                 await execution.record(StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=text))
-                return _result(run_id, str(row.status), decode(encode(details)))
+                return _result(run_id, str(status), decode(encode(details)))
         finally:
             execution.finish()
         record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED)
@@ -364,7 +405,7 @@ class Context:
     async def _progress(self, text: str) -> None:
         execution = self._execution
         execution.check_alive()
-        await outside(lifecycle.show_progress(execution.db, execution.claim.fence, text=text))
+        await outside(claims.show_progress(execution.db, execution.claim.fence, text=text))
 
     # -- recorded answers --------------------------------------------------------------------------------
 
@@ -398,6 +439,19 @@ def checked_step_name(name: object) -> str:
     raise ConfigError(
         f"step name {str(name)[:60]!r} is not allowed; use 1 to 200 printable characters without '@' and '#'"
     )
+
+
+def checked_event_type(name: object) -> str:
+    if isinstance(name, str) and _EVENT_TYPE.fullmatch(name):
+        return name
+    raise ConfigError(
+        f"event type {str(name)[:60]!r} is not allowed; use 1 to 150 of the letters a-z and A-Z, digits, '_', '.' "
+        "and '-', such as order.shipped.v1"
+    )
+
+
+async def _nothing() -> None:
+    """For whoever awaits what was done at once."""
 
 
 def _small_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:

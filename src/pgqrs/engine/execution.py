@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from pgqrs.config import Config
+from pgqrs.db.claims import Claim
 from pgqrs.db.driver import Driver
-from pgqrs.db.lifecycle import Claim, StepRecord, Write, Yielding
+from pgqrs.db.history import Emission
 from pgqrs.db.tables.runs import RecordedStep
+from pgqrs.db.writes import StepRecord, Write, Yielding
 from pgqrs.engine.branches import Branch, branch_of, current_branch
 from pgqrs.engine.committer import Committer
 from pgqrs.engine.registry import Handler
@@ -128,11 +131,11 @@ class Execution:
 
     # -- writing -----------------------------------------------------------------------------------------
 
-    async def record(self, *steps: StepRecord) -> None:
-        """Durable when it returns."""
+    async def record(self, *steps: StepRecord, emissions: Sequence[Emission] = ()) -> None:
+        """Durable when it returns; what is emitted goes into the outbox with it."""
         self.check_alive()
         try:
-            await self._committer.write(Write(self.claim.fence, steps))
+            await self._committer.write(Write(self.claim.fence, steps, emissions=tuple(emissions)))
         except LeaseLost:
             self.lost = True
             raise
@@ -247,25 +250,29 @@ class Execution:
 
     def steps_to_try_again(self, error: BaseException) -> tuple[StepRecord, ...]:
         """The failed steps whose error has left the handler: the next attempt runs them anew."""
-        chain: set[int] = set()
-        links: list[BaseException | None] = [error]
-        while links:
-            link = links.pop()
-            if link is None or id(link) in chain:
-                continue
-            chain.add(id(link))
-            links += [link.__cause__, link.__context__]
-            # As TaskGroup raises them.
-            if isinstance(link, BaseExceptionGroup):
-                links += link.exceptions
+        chain = _chain(error)
         return tuple(
-            StepRecord(
-                s.record.step_id,
-                s.record.ordinal,
-                StepStatus.PENDING,
-                error=s.record.error,
-                attempts=s.record.attempts,
-            )
+            dataclasses.replace(s.record, status=StepStatus.PENDING, is_again=True)
             for s in self.failed
             if id(s.error) in chain
         )
+
+    def failed_in(self, error: BaseException) -> str | None:
+        """The step that an error which has left the handler came from."""
+        chain = _chain(error)
+        return next((s.record.step_id for s in self.failed if id(s.error) in chain), None)
+
+
+def _chain(error: BaseException) -> set[int]:
+    """The error with its causes and, where TaskGroup has raised it, its parts; by identity."""
+    chain: set[int] = set()
+    links: list[BaseException | None] = [error]
+    while links:
+        link = links.pop()
+        if link is None or id(link) in chain:
+            continue
+        chain.add(id(link))
+        links += [link.__cause__, link.__context__]
+        if isinstance(link, BaseExceptionGroup):
+            links += link.exceptions
+    return chain

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from pgqrs.config import Config
+from pgqrs.db.claims import Claim
 from pgqrs.db.driver import Driver
-from pgqrs.db.lifecycle import Claim, Ending, Write, Yielding
+from pgqrs.db.writes import Ending, Write, Yielding
 from pgqrs.engine.branches import current_branch, install_task_factory, outside
 from pgqrs.engine.committer import Committer
 from pgqrs.engine.context import Context, current_context
@@ -49,7 +50,8 @@ class Executor:
         message_id, token = claim.lease.fence
         running = outside(self._run(execution))
         execution.is_held = lambda: self._heartbeat.holds(message_id, token)
-        self._heartbeat.hold(message_id, token, _when_lost(execution, running, asyncio.get_running_loop()))
+        lost = _when_lost(execution, running, asyncio.get_running_loop())
+        self._heartbeat.hold(message_id, token, lost, lease_seconds=claim.lease_seconds)
         try:
             outcome, error = await self._outcome(execution, running, once=once)
             await self._committer.write(Write(claim.fence, outcome.steps, outcome.end))
@@ -94,13 +96,14 @@ class Executor:
             return Outcome(end, steps), None
         if isinstance(error, LeaseLost | RunCancelled):
             raise LeaseLost(f"run {execution.claim.run_id} is not ours any more; nothing was recorded") from error
-        policy = execution.handler.retry or RetryPolicy()
+        policy = execution.handler.options.retry or RetryPolicy()
         policy = _with_attempts(policy, 1 if once else execution.claim.max_attempts)
         end_: Ending | Yielding = failure(
             error,
             attempt=execution.claim.lease.attempts,
             policy=policy,
             pause_seconds=self._config.pause_check_interval_seconds,
+            step_id=execution.failed_in(error),
         )
         again = execution.steps_to_try_again(error) if isinstance(end_, Yielding) else ()
         log.info("run %d: %s", execution.claim.run_id, end_.last_error or end_.status)

@@ -22,12 +22,18 @@ log = logging.getLogger("pgqrs.worker")
 @dataclass(slots=True)
 class _Held:
     token: int
+    lease_seconds: float
     renewed: float
     lost: Callable[[], None]
 
+    @property
+    def due(self) -> float:
+        """When it must be given up: a tenth of a lease before the database would give it to somebody else."""
+        return self.renewed + self.lease_seconds * 0.9
+
 
 class Heartbeat:
-    """All leases renewed in one statement, every third of a lease.
+    """All leases renewed in one statement, every third of the shortest.
 
     A step that blocks the event loop does not block this thread. If the database cannot be reached until shortly
     before a lease would run out, its holder is told that it is lost: the worker stops before the database hands over.
@@ -42,11 +48,16 @@ class Heartbeat:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
+        # Set when the thread shall look at once: a shorter lease has come, somebody asks, or it is to end.
+        self._sooner = threading.Event()
 
-    def hold(self, message_id: int, token: int, lost: Callable[[], None]) -> None:
+    def hold(self, message_id: int, token: int, lost: Callable[[], None], *, lease_seconds: float) -> None:
         """From now on the lease is renewed; `lost` is called once, from the thread, when it is gone."""
         with self._lock:
-            self._held[message_id] = _Held(token, time.monotonic(), lost)
+            self._held[message_id] = _Held(token, lease_seconds, time.monotonic(), lost)
+        if lease_seconds < self._lease_seconds:
+            # The thread may be in the middle of a wait that is too long for this one.
+            self._sooner.set()
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="pgqrs-heartbeat", daemon=True)
             self._thread.start()
@@ -55,7 +66,7 @@ class Heartbeat:
         """False when the lease is lost, or would have to be given up: this process may have been frozen."""
         with self._lock:
             held = self._held.get(message_id)
-            return held is not None and held.token == token and self._due(held) > time.monotonic()
+            return held is not None and held.token == token and held.due > time.monotonic()
 
     def let_go(self, message_id: int, token: int) -> None:
         with self._lock:
@@ -65,6 +76,7 @@ class Heartbeat:
 
     def close(self) -> None:
         self._stop.set()
+        self._sooner.set()
         if self._thread is not None:
             self._thread.join()
 
@@ -75,7 +87,7 @@ class Heartbeat:
         """On PostgreSQL with a connection of its own; SQLite's writer serves any thread."""
         own: Driver | None = None
         try:
-            while not await asyncio.to_thread(self._stop.wait, self._patience()):
+            while not await asyncio.to_thread(self._wait):
                 try:
                     async with asyncio.timeout(self._patience()):
                         if own is None:
@@ -91,11 +103,19 @@ class Heartbeat:
     def _patience(self) -> float:
         """A third of a lease, but no longer than until the first lease must be given up."""
         with self._lock:
-            due = min(map(self._due, self._held.values()), default=math.inf)
-        return min(self._lease_seconds / 3, max(due - time.monotonic(), 0.01))
+            due = min((held.due for held in self._held.values()), default=math.inf)
+            shortest = min((held.lease_seconds for held in self._held.values()), default=math.inf)
+        return min(self._lease_seconds / 3, shortest / 3, max(due - time.monotonic(), 0.01))
 
-    def _due(self, held: _Held) -> float:
-        return held.renewed + self._lease_seconds * 0.9
+    def _wait(self) -> bool:
+        """A third of a lease; True when it is time to end."""
+        patience = self._patience()
+        while self._sooner.wait(patience):
+            self._sooner.clear()
+            if self._stop.is_set():
+                return True
+            patience = self._patience()
+        return self._stop.is_set()
 
     async def _connect(self) -> Driver:
         if not self._db.dialect.is_postgres:
@@ -105,9 +125,10 @@ class Heartbeat:
     async def _beat(self, db: Driver) -> None:
         with self._lock:
             fences = [(message_id, held.token) for message_id, held in self._held.items()]
+            lengths = [held.lease_seconds for held in self._held.values()]
         started = time.monotonic()
         await workers.heartbeat(db, self._worker_id)
-        kept = await messages.extend(db, fences, seconds=self._lease_seconds) if fences else set()
+        kept = await messages.extend(db, fences, seconds=lengths) if fences else set()
         with self._lock:
             lost = []
             for message_id, token in fences:
@@ -122,9 +143,9 @@ class Heartbeat:
             each.lost()
 
     def _give_up_what_is_due(self) -> None:
-        """Self-fencing: a tenth of a lease before the database would give it to somebody else."""
+        """Self-fencing."""
         with self._lock:
-            due = [message_id for message_id, held in self._held.items() if self._due(held) <= time.monotonic()]
+            due = [message_id for message_id, held in self._held.items() if held.due <= time.monotonic()]
             lost = [self._held.pop(message_id) for message_id in due]
         for each in lost:
             each.lost()

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass
+from datetime import datetime
 
-from pgqrs.db.lifecycle import Ending, StepRecord, Yielding
+from pgqrs.db.tables.runs import RunRow
+from pgqrs.db.writes import Ending, StepRecord, Yielding
 from pgqrs.errors import NonDeterminism, PauseError, PermanentError, SerializationError, TransientError
 from pgqrs.retry import RetryPolicy
-from pgqrs.serialization import encode
+from pgqrs.serialization import decode, encode
+from pgqrs.signatures import error_signature
 from pgqrs.types import RunStatus
 
 # Enough to find the line; a traceback of a deep recursion is not kept whole.
 _MOST_TRACEBACK = 8_000
 _MOST_MESSAGE = 2_000
+# The seed's words.
+NO_HANDLER = "no_handler_registered"
+_LONGEST_WITHOUT_HANDLER = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +30,9 @@ class Outcome:
     steps: tuple[StepRecord, ...] = ()
 
 
-def failure(error: BaseException, *, attempt: int, policy: RetryPolicy, pause_seconds: float) -> Ending | Yielding:
+def failure(
+    error: BaseException, *, attempt: int, policy: RetryPolicy, pause_seconds: float, step_id: str | None = None
+) -> Ending | Yielding:
     """What an exception that left the handler means for its run."""
     text, summary = described(error)
     match error:
@@ -38,13 +46,32 @@ def failure(error: BaseException, *, attempt: int, policy: RetryPolicy, pause_se
                 last_error=summary,
             )
         case PermanentError() | SerializationError():
-            return Ending(RunStatus.ERROR, error=text, last_error=summary)
+            return _end(error, step_id)
         case _ if attempt >= policy.max_attempts or not policy.retries(error):
-            return Ending(RunStatus.ERROR, error=text, last_error=summary)
+            return _end(error, step_id)
         case TransientError(retry_after=float() | int() as seconds):
             return _retry(seconds, text, summary)
         case _:
             return _retry(policy.delay(attempt), text, summary)
+
+
+def without_handler(run: RunRow, *, now: datetime, grace_seconds: float) -> Ending | Yielding:
+    """A run that this worker was given and has no code for: perhaps another one has, or will have soon."""
+    known = decode(run.error) if run.error and run.last_error == NO_HANDLER else {}
+    since = known["since"] if isinstance(known, dict) and isinstance(known.get("since"), datetime) else now
+    waited = (now - since).total_seconds()
+    error = encode({"type": "NoHandler", "message": f"no worker has a handler for {run.workflow!r}", "since": since})
+    if waited >= grace_seconds:
+        return Ending(RunStatus.ERROR, error=error, last_error=NO_HANDLER, signature="NoHandler")
+    # Twice as long each time, so that it does not go round and round, but in time for the end of the grace.
+    delay = min(max(1.0, waited), _LONGEST_WITHOUT_HANDLER, grace_seconds - waited)
+    return Yielding(RunStatus.PENDING, delay=delay, error=error, last_error=NO_HANDLER)
+
+
+def _end(error: BaseException, step_id: str | None) -> Ending:
+    text, summary = described(error)
+    signature = error_signature(type(error).__name__, _storable(str(error)), step_id)
+    return Ending(RunStatus.ERROR, error=text, last_error=summary, signature=signature)
 
 
 def _retry(seconds: float, text: str, summary: str) -> Yielding:

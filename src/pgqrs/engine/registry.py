@@ -18,6 +18,17 @@ served: dict[str, Handler] = {}
 
 
 @dataclass(frozen=True, slots=True)
+class WorkflowOptions:
+    """How a workflow wants to be run. `concurrency` is per worker; `schedule` is what schedules are declared with."""
+
+    retry: RetryPolicy | None = None
+    lease_seconds: float | None = None
+    concurrency: int | None = None
+    dead_letter: str | None = None
+    schedule: Any = None
+
+
+@dataclass(frozen=True, slots=True)
 class Handler:
     """A workflow's function and its shape."""
 
@@ -28,10 +39,10 @@ class Handler:
     parameters: tuple[inspect.Parameter, ...]
     types: dict[str, Any]
     returns: Any
-    retry: RetryPolicy | None = None
+    options: WorkflowOptions = WorkflowOptions()
 
     @classmethod
-    def of(cls, name: str, function: Callable[..., Any], *, retry: RetryPolicy | None = None) -> Handler:
+    def of(cls, name: str, function: Callable[..., Any], *, options: WorkflowOptions | None = None) -> Handler:
         function = getattr(function, "__pgqrs_handler__", function)
         if isinstance(function, Handler):
             return function
@@ -49,7 +60,7 @@ class Handler:
             parameters=parameters[1:] if takes_context else parameters,
             types=types,
             returns=types.get("return", Any),
-            retry=retry,
+            options=options or WorkflowOptions(),
         )
 
     def encode_input(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, max_bytes: int) -> str:

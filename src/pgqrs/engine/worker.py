@@ -5,22 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from pgqrs.config import Config
-from pgqrs.db import lifecycle
+from pgqrs.db import claims
+from pgqrs.db.claims import Claim
 from pgqrs.db.driver import Driver
-from pgqrs.db.hints import Subscription
-from pgqrs.db.lifecycle import Claim, Ending
-from pgqrs.db.tables import workers
+from pgqrs.db.hints import CATALOGUE, Subscription
+from pgqrs.db.tables import runs, workers
+from pgqrs.db.writes import Ending, Write, Yielding
 from pgqrs.engine.committer import Committer
 from pgqrs.engine.executor import Executor
 from pgqrs.engine.heartbeat import Heartbeat
+from pgqrs.engine.loop import Loop
+from pgqrs.engine.outcome import without_handler
 from pgqrs.engine.polling import Idling
-from pgqrs.engine.registry import Handler
+from pgqrs.engine.service import Service
 from pgqrs.errors import ConnectionFailed, LeaseLost, PgqrsError
 from pgqrs.serialization import encode
+from pgqrs.types import RunStatus
 
 log = logging.getLogger("pgqrs.worker")
 
@@ -29,7 +34,13 @@ _LOST_EVERY_SECONDS = 1.0
 # An idle worker tries to lease, and cleans up, once in this many poll intervals: with what it asks in between it
 # stays below one query a second.
 _LOOKS_AFTER_INTERVALS = 10
-_WORKER_LOST = encode({"type": "WorkerLost", "message": "its worker was lost in every attempt"})
+# How often a worker that serves prefixes looks for new workflows when no hint tells it.
+_REFRESH_SECONDS = 5.0
+_WORKER_LOST = {
+    "error": encode({"type": "WorkerLost", "message": "its worker was lost in every attempt"}),
+    "last_error": "worker_lost",
+    "signature": "WorkerLost",
+}
 
 
 class WorkerLoop:
@@ -41,17 +52,14 @@ class WorkerLoop:
         config: Config,
         *,
         worker_id: int,
-        handlers: Mapping[int, Handler],
-        queue_ids: list[int],
+        service: Service,
         concurrency: int,
         grace_seconds: float,
     ) -> None:
         self.worker_id = worker_id
-        # By workflow id; a caller may exchange a handler while the worker runs.
-        self.handlers = dict(handlers)
+        self.service = service
         self._db = db
         self._config = config
-        self._queue_ids = queue_ids
         self._concurrency = concurrency
         self._grace_seconds = grace_seconds
         self._stopping = asyncio.Event()
@@ -60,7 +68,11 @@ class WorkerLoop:
         self._bell: Subscription | None = None
         self._looked_for_lost = 0.0
         self._heartbeat = Heartbeat(db, config, worker_id=worker_id, lease_seconds=config.lease_seconds)
-        self._executor = Executor(db, config, Committer(db), self._heartbeat)
+        self._committer = Committer(db)
+        self._executor = Executor(db, config, self._committer, self._heartbeat)
+        self._claim = claims.claim_and_publish if db.journal.publishes_claims else claims.claim
+        # What else has to be done, by any worker: nobody leads.
+        self._roles = self._make_roles()
 
     def stop(self) -> None:
         """No more leases; `run` returns when what is running is done, or the grace time is over. Idempotent."""
@@ -79,20 +91,44 @@ class WorkerLoop:
 
     async def run(self) -> None:
         """Until `stop`. A cancelled worker hands back what it holds, too."""
-        idling = Idling(self._db, self._queue_ids, interval=self._config.poll_interval_seconds)
+        roles = [asyncio.create_task(role.run(), name=f"pgqrs-{role.name}") for role in self._roles]
         try:
-            with self._db.hints.subscribed(self._queue_ids) as self._bell:
-                while not self._stopping.is_set():
-                    await self._turn(self._bell, idling)
+            while not self._stopping.is_set():
+                await self._serve()
             await self._drain(self._grace_seconds)
         finally:
+            for role in self._roles:
+                role.stop()
+            await _end(roles)
             await self._hand_back_the_rest()
             await asyncio.to_thread(self._heartbeat.close)
             await _quietly(workers.stop(self._db, self.worker_id))
 
+    async def _serve(self) -> None:
+        """Until `stop`, or until there are other queues to listen to."""
+        queue_ids = self.service.queue_ids
+        idling = Idling(self._db, queue_ids, interval=self._config.poll_interval_seconds)
+        with self._db.hints.subscribed(queue_ids) as self._bell:
+            while not self._stopping.is_set() and queue_ids == self.service.queue_ids:
+                await self._turn(self._bell, idling)
+
+    def _make_roles(self) -> list[Loop]:
+        hints = self._db.hints
+        return (
+            [Loop("catalogue", self._look_for_workflows, hints=hints, topics=[CATALOGUE])]
+            if self.service.prefixes
+            else []
+        )
+
+    async def _look_for_workflows(self) -> float:
+        if await self.service.refresh() and self._bell is not None:
+            self._bell.ring()
+        return _REFRESH_SECONDS
+
     async def run_until_idle(self) -> None:
         """Everything that is due now, and what comes of it; for tests and scripts."""
         while True:
+            await self.service.refresh()
             await self._end_lost()
             if not await self._lease() and not self._running:
                 return
@@ -124,29 +160,29 @@ class WorkerLoop:
 
     async def _lease(self) -> int:
         free = self._concurrency - len(self._running)
-        if free <= 0:
+        sources = self.service.sources(Counter(claim.workflow_id for claim in self._running.values()))
+        if free <= 0 or not sources:
             return 0
         claiming = asyncio.ensure_future(
-            lifecycle.claim(
+            self._claim(
                 self._db,
-                self._queue_ids,
+                sources,
                 worker_id=self.worker_id,
                 batch=free,
-                lease_seconds=self._config.lease_seconds,
                 known={claim.lease.message_id for claim in self._running.values()},
             )
         )
         try:
-            claims = await asyncio.shield(claiming)
+            claimed = await asyncio.shield(claiming)
         except asyncio.CancelledError:
             # What is leased must be known, or nobody hands it back.
             self._begin(await claiming)
             raise
-        self._begin(claims)
-        return len(claims)
+        self._begin(claimed)
+        return len(claimed)
 
-    def _begin(self, claims: list[Claim]) -> None:
-        for claim in claims:
+    def _begin(self, claimed: list[Claim]) -> None:
+        for claim in claimed:
             task = asyncio.create_task(self._execute(claim), name=f"pgqrs-run-{claim.run_id}")
             self._running[task] = claim
             task.add_done_callback(self._done)
@@ -158,7 +194,7 @@ class WorkerLoop:
 
     async def _execute(self, claim: Claim) -> None:
         try:
-            outcome, _ = await self._executor.execute(claim, self.handlers[claim.workflow_id])
+            end = await self._executed(claim)
         except LeaseLost as error:
             log.warning("run %d: %s", claim.run_id, error)
             return
@@ -166,11 +202,23 @@ class WorkerLoop:
             # Not recorded: the lease runs out, and the run is tried again.
             log.error("run %d could not be recorded: %s", claim.run_id, error)  # noqa: TRY400 - no trace of ours helps
             return
-        if isinstance(outcome.end, Ending):
+        if isinstance(end, Ending):
             told = [-claim.run_id]
-            if claim.parent_run_id is not None:
-                told += self._queue_ids
+            if claim.parent_run_id is not None or end.status is RunStatus.ERROR:
+                # A parent, or a dead letter's workflow, may be waiting here.
+                told += self.service.queue_ids
             self._db.hints.announce(told)
+
+    async def _executed(self, claim: Claim) -> Ending | Yielding:
+        handler = self.service.handler(claim.workflow_id)
+        if handler is not None:
+            outcome, _ = await self._executor.execute(claim, handler)
+            return outcome.end
+        before = await runs.get(self._db, claim.run_id)
+        end = without_handler(before, now=claim.now, grace_seconds=self._config.no_handler_grace_seconds)
+        log.warning("run %d: no handler for workflow %r here", claim.run_id, self.service.name(claim.workflow_id))
+        await self._committer.write(Write(claim.fence, end=end))
+        return end
 
     async def _until_a_slot_is_free(self) -> None:
         stopping = asyncio.ensure_future(self._stopping.wait())
@@ -181,7 +229,7 @@ class WorkerLoop:
         if time.monotonic() - self._looked_for_lost < _LOST_EVERY_SECONDS:
             return
         self._looked_for_lost = time.monotonic()
-        ended = await lifecycle.end_lost(self._db, self._queue_ids, error=_WORKER_LOST, last_error="worker_lost")
+        ended = await claims.end_lost(self._db, self.service.queue_ids, **_WORKER_LOST)
         if ended:
             log.warning("runs %s ended in ERROR: their workers were lost in every attempt", ended)
             self._db.hints.announce([-run_id for run_id in ended])
@@ -204,7 +252,16 @@ class WorkerLoop:
             task.cancel()
         await asyncio.gather(*unfinished, return_exceptions=True)
         if unfinished:
-            self._db.hints.announce(self._queue_ids)
+            self._db.hints.announce(self.service.queue_ids)
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Waits for roles that were told to stop; one that hangs in the database does not hold up the others' end."""
+    if tasks:
+        _, late = await asyncio.wait(tasks, timeout=5)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
 
 
 async def _quietly(call: object) -> None:

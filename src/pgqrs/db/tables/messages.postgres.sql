@@ -1,6 +1,6 @@
--- name: lease_messages
--- One round trip: find the heads, lock them, pass over what others have locked, take them.
--- Each lateral reads one index range (queue, priority, visible_after <= now) and stops when it has enough.
+-- name: _picked
+-- Finds the heads, locks them, passes over what others have locked. Each lateral reads one index range (queue,
+-- priority, visible_after <= now) and stops when it has enough.
 with recursive levels (priority) as (
     select max(top.priority)
     from pgqrs_queues as q
@@ -29,34 +29,68 @@ picked as materialized (
     from levels
     cross join lateral (
         select due.*
-        from pgqrs_queues as q
+        -- In the order given: where that changes from lease to lease, no queue waits for ever behind another.
+        from {rows queues: queue_id id, lease_seconds seconds, most int}
+        cross join pgqrs_queues as q
         cross join lateral (
-            select m.ctid as place, m.visible_after as due_at, m.message_id
+            select m.ctid as place, m.queue_id, m.visible_after as due_at, m.message_id, m.leased_by
             from pgqrs_messages as m
             where m.queue_id = q.queue_id
               and m.priority = levels.priority
               and m.attempts < m.max_attempts
               and m.visible_after <= {now}
             order by m.visible_after, m.message_id
-            limit :batch
+            limit least(:batch::bigint, queues.most)
             {skip_locked}
         ) as due
-        where q.queue_id {in queue_ids} and q.paused_at is null
+        where q.queue_id = queues.queue_id and q.paused_at is null
         -- Kept whole: flattened, the planner may put the queues outside and the priorities inside.
         offset 0
     ) as ready
-    limit :batch
+    limit :batch::bigint
 )
-update pgqrs_messages as m
-set visible_after = {after :lease_seconds},
+
+-- name: _taken
     attempts = m.attempts + 1,
     lease_token = m.lease_token + 1,
     leased_by = :worker_id
+
+-- name: _lease
+m.message_id, m.queue_id, {text m.payload}, m.run_id, m.priority, m.visible_after, m.enqueued_at, m.attempts,
+    m.max_attempts, m.lease_token
+
+-- name: lease_messages
+-- One round trip: find, lock, take.
+{include _picked}
+update pgqrs_messages as m
+set visible_after = {after queues.lease_seconds},
+{include _taken}
 from picked
+cross join {rows queues: queue_id id, lease_seconds seconds, most int}
 -- The rows are locked, so their place in the table is a name that costs no index look-up.
 where m.ctid = picked.place
-returning m.message_id, m.queue_id, {text m.payload}, m.run_id, m.priority, m.visible_after, m.enqueued_at, m.attempts,
-    m.max_attempts, m.lease_token, picked.due_at;
+  and queues.queue_id = picked.queue_id
+returning {include _lease}, picked.due_at, picked.leased_by;
+
+-- name: lease_limited_messages
+-- As lease_messages, with at most so many of each queue: they come by priority, so the first of each are those.
+{include _picked},
+allowed as (
+    select picked.place, picked.due_at, picked.leased_by, queues.lease_seconds
+    from (
+        select numbered.*, row_number() over (partition by queue_id order by number) as nth
+        from (select picked.*, row_number() over () as number from picked) as numbered
+    ) as picked
+    cross join {rows queues: queue_id id, lease_seconds seconds, most int}
+    where queues.queue_id = picked.queue_id
+      and picked.nth <= queues.most
+)
+update pgqrs_messages as m
+set visible_after = {after allowed.lease_seconds},
+{include _taken}
+from allowed
+where m.ctid = allowed.place
+returning {include _lease}, allowed.due_at, allowed.leased_by;
 
 -- name: archive_messages
 -- Moves: out of the hot table, into the archive, in one statement.

@@ -39,6 +39,8 @@ class Lease:
     attempts: int
     max_attempts: int
     lease_token: int
+    # Whose lease ran out before this one.
+    taken_from: int | None = None
 
     @property
     def fence(self) -> Fence:
@@ -61,49 +63,77 @@ async def enqueue(db: Database, queue_id: int, messages: Sequence[NewMessage]) -
     return sorted(row[0] for row in rows)
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A queue to lease from: for how long, and how many of it at most."""
+
+    queue_id: int
+    lease_seconds: float
+    most: int = 2**31 - 1
+
+
 @store_call(Kind.STATEMENT, idempotent=True)
 async def lease(
     db: Database,
-    queue_ids: Sequence[int],
+    queues: Sequence[Source],
     *,
     worker_id: int,
     batch: int,
-    lease_seconds: float,
     known: Collection[int] = (),
 ) -> list[Lease]:
     """Up to `batch` messages by priority, then age, now held by the worker.
 
+    When a queue's `most` cuts it short there may be fewer than there could be: the next lease, without that queue,
+    gives the others.
+
     `known` are the messages that the worker holds already: when the reply of a first try was lost, whatever else is
     leased by this worker is what that try took.
     """
+    queue_ids = [source.queue_id for source in queues]
     if db.retried:
-        found = await db.fetch(_SQL["find_leases"], queue_ids=queue_ids, worker_id=worker_id)
+        found = await db.fetch(_SQL["find_leases"], queues=_listed(queue_ids), worker_id=worker_id)
         lost = [Lease(*row) for row in found if row[0] not in known]
         if lost:
             return lost
     if db.dialect.is_postgres:
+        limited = any(source.most < batch for source in queues)
         rows = await db.fetch(
-            _SQL["lease_messages"],
+            _SQL["lease_limited_messages" if limited else "lease_messages"],
             queue_ids=queue_ids,
+            queues=[(source.queue_id, source.lease_seconds, source.most) for source in queues],
             worker_id=worker_id,
             batch=batch,
-            lease_seconds=lease_seconds,
         )
         rows = sorted(rows, key=lambda row: (-row[4], row[10], row[0]))
-        return [Lease(*row[:10]) for row in rows]
+        return [Lease(*(*row[:10], row[11])) for row in rows]
     # In the writer's thread two statements cost no more than one, and the order of the first is known.
-    picked = [row[0] for row in await db.fetch(_SQL["pick_messages"], queue_ids=queue_ids, batch=batch)]
+    picked = _within_limits(await db.fetch(_SQL["pick_messages"], queues=_listed(queue_ids), batch=batch), queues)
     if not picked:
         return []
-    taken = await db.fetch(_SQL["take_messages"], ids=picked, worker_id=worker_id, lease_seconds=lease_seconds)
+    taken = await db.fetch(
+        _SQL["take_messages"],
+        queues=[(source.queue_id, source.lease_seconds) for source in queues],
+        ids=[row[0] for row in picked],
+        worker_id=worker_id,
+    )
     by_id = {row[0]: row for row in taken}
-    return [Lease(*by_id[message_id]) for message_id in picked]
+    return [Lease(*(*by_id[message_id], leased_by)) for message_id, _, leased_by in picked]
+
+
+def _within_limits(picked: Sequence[Row], queues: Sequence[Source]) -> list[Row]:
+    left = {source.queue_id: source.most for source in queues}
+    allowed = []
+    for row in picked:
+        if left[row[1]] > 0:
+            left[row[1]] -= 1
+            allowed.append(row)
+    return allowed
 
 
 @store_call(Kind.READ, idempotent=True)
 async def next_due(db: Database, queue_ids: Sequence[int]) -> float | None:
     """Seconds until a message becomes visible (negative: it is); None when none is waiting."""
-    seconds: float | None = (await db.fetch(_SQL["next_due"], queue_ids=queue_ids))[0][0]
+    seconds: float | None = (await db.fetch(_SQL["next_due"], queues=_listed(queue_ids)))[0][0]
     return seconds
 
 
@@ -138,9 +168,11 @@ async def delete(db: Database, fences: Sequence[Fence]) -> set[int]:
 
 
 @store_call(Kind.STATEMENT, idempotent=True)
-async def extend(db: Database, fences: Sequence[Fence], *, seconds: float) -> set[int]:
-    """The ids whose lease now ends `seconds` from now."""
-    return _ids(await db.fetch(_SQL["extend_leases"], given=fences, seconds=seconds))
+async def extend(db: Database, fences: Sequence[Fence], *, seconds: float | Sequence[float]) -> set[int]:
+    """The ids whose lease now ends `seconds` from now; one number for all, or one for each."""
+    each = [seconds] * len(fences) if isinstance(seconds, int | float) else seconds
+    given = [(*fence, length) for fence, length in zip(fences, each, strict=True)]
+    return _ids(await db.fetch(_SQL["extend_leases"], given=given))
 
 
 @store_call(Kind.STATEMENT, idempotent=True)
@@ -188,6 +220,10 @@ async def purge(db: Database, queue_id: int, *, batch: int, archived: bool) -> i
     """Deletes up to `batch` messages, live or archived; returns how many."""
     query = _SQL["purge_archived" if archived else "purge_messages"]
     return await db.execute(query, queue_id=queue_id, batch=batch)
+
+
+def _listed(queue_ids: Sequence[int]) -> list[tuple[int]]:
+    return [(queue_id,) for queue_id in queue_ids]
 
 
 def _ids(rows: Sequence[Row]) -> set[int]:

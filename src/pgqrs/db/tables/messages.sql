@@ -23,8 +23,9 @@ levels (queue_id, priority) as (
         where m.queue_id = q.queue_id and m.attempts < m.max_attempts
         order by m.priority desc limit 1
     )
-    from pgqrs_queues as q
-    where q.queue_id {in queue_ids} and q.paused_at is null
+    from {rows queues: queue_id id}
+    cross join pgqrs_queues as q
+    where q.queue_id = queues.queue_id and q.paused_at is null
   union all
     select levels.queue_id, (
         select m.priority from pgqrs_messages as m
@@ -36,13 +37,13 @@ levels (queue_id, priority) as (
 
 -- name: pick_messages
 -- The heads of the ranges, in order: by priority, then by how long they have been visible. Nothing is sorted:
--- the order by inside the recursion makes SQLite take the highest priority next, across all queues. (The limit is
--- there because SQLite 3.40 forgets an order by without one.)
+-- the order by inside the recursion makes SQLite take the highest priority next, across all queues; those of one
+-- priority in the order given. (The limit is there because SQLite 3.40 forgets an order by without one.)
 with recursive
 {include _levels}
     order by 2 desc limit 1000000
 )
-select m.message_id
+select m.message_id, m.queue_id, m.leased_by
 from levels
 cross join pgqrs_messages as m
 where m.queue_id = levels.queue_id
@@ -53,7 +54,10 @@ limit :batch;
 
 -- name: take_messages
 update pgqrs_messages
-set visible_after = {after :lease_seconds},
+set visible_after = (
+        select {after queues.lease_seconds} from {rows queues: queue_id id, lease_seconds seconds}
+        where queues.queue_id = pgqrs_messages.queue_id
+    ),
     attempts = attempts + 1,
     lease_token = lease_token + 1,
     leased_by = :worker_id
@@ -77,8 +81,9 @@ where m.queue_id = levels.queue_id
 union all
 select m.message_id, m.queue_id, {text m.payload}, m.run_id, m.priority, m.visible_after, m.enqueued_at, m.attempts,
     m.max_attempts, m.lease_token
-from pgqrs_messages as m
-where m.queue_id {in queue_ids}
+from {rows queues: queue_id id}
+cross join pgqrs_messages as m
+where m.queue_id = queues.queue_id
   and m.attempts >= m.max_attempts
   and m.visible_after > {now}
   and m.leased_by = :worker_id;
@@ -145,8 +150,8 @@ where message_id {in ids};
 
 -- name: extend_leases
 update pgqrs_messages
-set visible_after = {after :seconds}
-from {rows given: id id, token id}
+set visible_after = {after given.seconds}
+from {rows given: id id, token id, seconds seconds}
 where message_id = given.id
   and lease_token = given.token
   and leased_by is not null

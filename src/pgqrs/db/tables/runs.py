@@ -39,6 +39,8 @@ class RunRow:
     attributes: str | None
     deleted_at: datetime | None
     delete_reason: str | None
+    error_signature: str | None
+    dead_letter_of: int | None
     progress: str | None
 
 
@@ -76,6 +78,15 @@ async def get(db: Database, run_id: int) -> RunRow:
 
 
 @store_call(Kind.READ, idempotent=True)
+async def workflow_of(db: Database, run_id: int) -> str:
+    """The name of its workflow."""
+    rows = await db.fetch(_SQL["workflow_of_run"], run_id=run_id)
+    if not rows:
+        raise RunNotFound(run_id)
+    return str(rows[0][0])
+
+
+@store_call(Kind.READ, idempotent=True)
 async def page(
     db: Database, workflow_id: int, *, status: RunStatus | None, limit: int, before: int | None
 ) -> list[RunRow]:
@@ -91,8 +102,8 @@ async def page(
 
 @store_call(Kind.READ, idempotent=True)
 async def finished(db: Database, run_ids: Sequence[int]) -> set[int]:
-    """Those of the given that have come to an end."""
-    return {row[0] for row in await db.fetch(_SQL["finished_runs"], run_ids=run_ids)}
+    """Those of the given that have come to an end, or are deleted."""
+    return {row[0] for row in await db.fetch(_SQL["finished_runs"], given=[(run_id,) for run_id in run_ids])}
 
 
 @store_call(Kind.READ, idempotent=True)

@@ -1,11 +1,17 @@
 -- name: _run
 r.run_id, w.name, r.status, {text r.input}, {text r.output}, {text r.error}, r.last_error, r.created_at, r.started_at,
     r.paused_at, r.completed_at, r.updated_at, r.worker_id, r.attempt, r.max_attempts, r.priority, r.idempotency_key,
-    r.parent_run_id, r.waiting_for, {text r.attributes}, r.deleted_at, r.delete_reason,
+    r.parent_run_id, r.waiting_for, {text r.attributes}, r.deleted_at, r.delete_reason, r.error_signature, r.dead_letter_of,
     {text r.headers}
 
 -- name: get_run
 select {include _run}
+from pgqrs_workflow_runs as r
+join pgqrs_workflows as w on w.workflow_id = r.workflow_id
+where r.run_id = :run_id;
+
+-- name: workflow_of_run
+select w.name
 from pgqrs_workflow_runs as r
 join pgqrs_workflows as w on w.workflow_id = r.workflow_id
 where r.run_id = :run_id;
@@ -23,10 +29,13 @@ order by r.run_id desc
 limit :most;
 
 -- name: finished_runs
--- Which of the given have come to an end.
-select run_id from pgqrs_workflow_runs
-where run_id {in run_ids}
-  and status in ('SUCCESS', 'ERROR', 'CANCELLED');
+-- Which of the given have come to an end, or are gone.
+select given.id
+from {rows given: id id}
+left join pgqrs_workflow_runs as r on r.run_id = given.id
+where r.run_id is null
+   or r.deleted_at is not null
+   or r.status in ('SUCCESS', 'ERROR', 'CANCELLED');
 
 -- name: list_steps
 select step_id, ordinal, status, {text input}, {text output}, {text error}, attempts, started_at, completed_at

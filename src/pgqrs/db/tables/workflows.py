@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from pgqrs.db.database import Database, Kind, store_call
 from pgqrs.db.queries import load
 from pgqrs.db.tables import queues
 from pgqrs.errors import WorkflowNotFound
+from pgqrs.serialization import decode
 
 _SQL = load(__package__, "workflows")
 
@@ -45,6 +48,28 @@ async def list_all(db: Database) -> list[Workflow]:
 
 
 @store_call(Kind.READ, idempotent=True)
-async def count_live_workers(db: Database, queue_id: int, *, within: float) -> int:
-    rows = await db.fetch(_SQL["count_live_workers"], queue_id=queue_id, within=within)
-    return int(rows[0][0])
+async def with_prefixes(db: Database, prefixes: Sequence[str]) -> list[Workflow]:
+    """Those whose names begin with one of the prefixes."""
+    rows = await db.fetch(_SQL["workflows_with_prefixes"], given=[(prefix,) for prefix in prefixes])
+    return [Workflow(*row) for row in rows]
+
+
+@store_call(Kind.UNIT, idempotent=True)
+async def set_dead_letter(db: Database, name: str, dead_letter: str | None) -> None:
+    """Which workflow gets a run when one of `name` fails; both must exist."""
+    if dead_letter is not None:
+        await get(db, dead_letter)
+    await db.execute(_SQL["set_dead_letter"], name=name, dead_letter=dead_letter)
+
+
+@store_call(Kind.READ, idempotent=True)
+async def count_live_workers(db: Database, workflow: Workflow, *, within: float) -> int:
+    """Workers of this workflow that gave a sign of life in the last `within` seconds."""
+    rows = await db.fetch(_SQL["live_workers"], queue_id=workflow.queue_id, within=within)
+    return sum(text is None or _serves(decode(text), workflow.name) for (text,) in rows)
+
+
+def _serves(info: dict[str, Any], name: str) -> bool:
+    if info.get("prefixes"):
+        return name.startswith(tuple(info["prefixes"]))
+    return name in info.get("handlers", ())

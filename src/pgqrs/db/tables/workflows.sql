@@ -15,9 +15,24 @@ select workflow_id, name, queue_id, created_at, paused_at
 from pgqrs_workflows
 order by name;
 
--- name: count_live_workers
--- Those that gave a sign of life in the last :within seconds.
-select count(*)
+-- name: workflows_with_prefixes
+-- Compared character by character: `_` and `%` mean themselves.
+select workflow_id, name, queue_id, created_at, paused_at
+from pgqrs_workflows
+where exists (
+    select 1 from {rows given: prefix text}
+    where substr(pgqrs_workflows.name, 1, length(given.prefix)) = given.prefix
+)
+order by name;
+
+-- name: set_dead_letter
+update pgqrs_workflows
+set dead_letter = :dead_letter
+where name = :name;
+
+-- name: live_workers
+-- What those that gave a sign of life in the last :within seconds say they serve; null for one that serves this queue.
+select case when queue_id is null then {text info} end
 from pgqrs_workers
 where status = 'READY'
   and (queue_id = :queue_id or queue_id is null)

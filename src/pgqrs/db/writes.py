@@ -1,0 +1,109 @@
+"""What one execution wants recorded of its run, as values; and what that tells the run's history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pgqrs.db.history import Emission, Happening
+from pgqrs.db.tables.messages import Lease
+from pgqrs.journal import EventType
+from pgqrs.serialization import decode, encode
+from pgqrs.types import RunStatus, StepStatus
+
+# A run, its message, and the token under which the caller holds it.
+RunFence = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    step_id: str
+    ordinal: int
+    status: StepStatus
+    input: str | None = None
+    output: str | None = None
+    error: str | None = None
+    attempts: int = 1
+    # True when it failed earlier in this pass, and the next attempt of the run shall run it anew.
+    is_again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """SUCCESS or ERROR, for good."""
+
+    status: RunStatus
+    output: str | None = None
+    error: str | None = None
+    last_error: str | None = None
+    signature: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Yielding:
+    """The run goes on later: at `run_at`, or `delay` seconds from now, or when what it waits for happens."""
+
+    status: RunStatus
+    run_at: datetime | None = None
+    delay: float = 0.0
+    count_attempt: bool = False
+    error: str | None = None
+    last_error: str | None = None
+    waiting_for: str | None = None
+    signals: tuple[str, ...] = ()
+    children: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What one execution wants recorded, all of it or nothing: steps, and perhaps how the pass ended."""
+
+    fence: RunFence
+    steps: tuple[StepRecord, ...] = ()
+    end: Ending | Yielding | None = None
+    emissions: tuple[Emission, ...] = ()
+
+
+def happenings(write: Write) -> list[Happening]:
+    """What a write tells the history of its run."""
+    # A step that is put back so that the next attempt runs it anew has failed, and was told of, before.
+    failed = [step for step in write.steps if step.error is not None and not step.is_again]
+    told: list[tuple[EventType, dict[str, Any]]] = [
+        (EventType.STEP_FAILED, {"step": step.step_id, "attempt": step.attempts, **_short(step)}) for step in failed
+    ]
+    match write.end:
+        case Ending(status=RunStatus.SUCCESS):
+            told.append((EventType.SUCCEEDED, {}))
+        case Ending(last_error=last_error, signature=signature):
+            told.append((EventType.FAILED, {"error": last_error, "signature": signature}))
+        case Yielding(status=RunStatus.PAUSED, waiting_for=waiting_for):
+            told.append((EventType.PAUSED, {"waiting_for": waiting_for}))
+        case Yielding(status=RunStatus.RUNNING, count_attempt=True, delay=delay, last_error=last_error):
+            told.append((EventType.RETRIED, {"error": last_error, "delay": delay}))
+        case Yielding(status=RunStatus.PENDING, last_error=last_error):
+            told.append((EventType.HANDED_BACK, {"error": last_error} if last_error else {}))
+        case _:
+            # A step's own backoff, or nothing but steps.
+            pass
+    return [Happening(write.fence[0], event, encode(facts) if facts else None) for event, facts in told]
+
+
+def _short(step: StepRecord) -> dict[str, Any]:
+    """Its error without the traceback: the step itself has that."""
+    details = decode(step.error or "{}")
+    return {name: details[name] for name in ("type", "message") if name in details}
+
+
+def lease_happenings(by_run: Mapping[int, Lease], worker_id: int) -> list[Happening]:
+    """What leases tell the history of their runs."""
+    told = []
+    for run_id, lease in by_run.items():
+        if lease.taken_from is not None:
+            told.append(Happening(run_id, EventType.LEASE_LOST, encode({"worker_id": lease.taken_from})))
+        facts = encode({"worker_id": worker_id, "attempt": lease.attempts})
+        told.append(Happening(run_id, EventType.LEASED, facts))
+        if lease.lease_token == 1:
+            told.append(Happening(run_id, EventType.STARTED, facts))
+    return told
