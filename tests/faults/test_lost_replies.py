@@ -1,11 +1,13 @@
 """PostgreSQL: the statement was carried out, its reply was lost; nothing is done twice and nothing idles."""
 
 import asyncio
+from contextlib import asynccontextmanager
 
 import pytest
 
 import pgqrs
 from pgqrs.db.drivers import postgres
+from pgqrs.db.queries import Query
 
 pytestmark = pytest.mark.backends("postgres")
 
@@ -36,6 +38,24 @@ def lose_reply(monkeypatch):
 
     monkeypatch.setattr(postgres.Session, "fetch", losing)
     return armed.append
+
+
+@pytest.fixture
+def lose_commit(monkeypatch):
+    """Arms one loss: the next transaction is committed, and then the connection breaks."""
+    armed: list[int] = []
+    transaction = postgres.PostgresDriver._transaction
+
+    @asynccontextmanager
+    async def losing(self, connection):
+        async with transaction(self, connection):
+            yield
+        if armed:
+            armed.pop()
+            raise ConnectionResetError("the reply was lost")
+
+    monkeypatch.setattr(postgres.PostgresDriver, "_transaction", losing)
+    return lambda: armed.append(1)
 
 
 async def test_a_lease_whose_reply_was_lost_is_found_again(producer, consumer, lose_reply):
@@ -223,3 +243,76 @@ async def test_a_forked_child_that_closes_the_store_leaves_the_parent_alone(stor
     os.waitpid(child, 0)
 
     assert await asyncio.wait_for(producer.enqueue("still here"), 5)
+
+
+# -- runs ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def flow(store):
+    await store.create_workflow("flow")
+    return pgqrs.workflow("flow")
+
+
+async def test_a_trigger_with_a_key_finds_what_its_first_try_made(store, flow, lose_commit):
+    lose_commit()
+    run_id = await flow.trigger(1, idempotency_key="k").execute(store)
+
+    assert [each.run_id for each in await flow.runs(store)] == [run_id]
+
+
+async def test_a_trigger_without_a_key_is_reported_as_unknown_and_not_repeated(store, flow, lose_commit):
+    lose_commit()
+    with pytest.raises(pgqrs.ConnectionFailed) as caught:
+        await flow.trigger(1).execute(store)
+
+    assert caught.value.ambiguous
+    assert len(await flow.runs(store)) == 1
+
+
+async def test_what_a_step_emits_and_tells_is_written_once(store, flow, lose_commit, clock):
+    async def emit(ctx):
+        lose_commit()
+        await ctx.emit("order.shipped", {"n": 1})
+
+    async def fail():
+        lose_commit()
+        raise ValueError("no")
+
+    async def handler(ctx, params):
+        await ctx.step("emit", emit, ctx)
+        try:
+            await ctx.step("fail", fail)
+        except ValueError:
+            lose_commit()
+            return "done"
+
+    run_id = await flow.trigger().execute(store)
+    worker = await pgqrs.consumer("w", 0, "flow").handler(handler).create(store)
+    await worker.run_until_idle()
+    await worker.close()
+
+    assert (await flow.get_run(run_id, store)).status == "SUCCESS"
+    assert await rows_of(store, "select event_type from pgqrs_outbox_events") == [("order.shipped",)]
+    assert await rows_of(store, "select event_type from pgqrs_workflow_events order by event_id") == [
+        ("created",),
+        ("step_failed",),
+        ("succeeded",),
+    ]
+
+
+@pytest.mark.parametrize("verb", ["cancel", "pause", "resume", "restart", "delete"])
+async def test_what_a_person_does_is_told_once(store, flow, lose_commit, verb):
+    run_id = await flow.trigger().execute(store)
+    if verb == "resume":
+        await flow.pause(run_id, store)
+    before = len(await rows_of(store, "select event_id from pgqrs_workflow_events"))
+
+    lose_commit()
+    await getattr(flow, verb)(run_id, store)
+
+    assert len(await rows_of(store, "select event_id from pgqrs_workflow_events")) == before + 1
+
+
+async def rows_of(store, sql):
+    return [tuple(row) for row in await store.database.fetch(Query("look", sql))]
