@@ -377,7 +377,7 @@ async def test_a_worker_whose_heartbeats_hang_stops_before_its_lease_runs_out(li
 
     with faults.injected(lambda point: hang() if point == ("before", "messages.extend") else None):
         began = time.monotonic()
-        heartbeat.hold(1, 1, lost.set, lease_seconds=1)
+        heartbeat.hold(1, 1, lost.set, run_id=1, lease_seconds=1)
         assert await asyncio.to_thread(lost.wait, 10)
         seconds = time.monotonic() - began
         await asyncio.to_thread(heartbeat.close)

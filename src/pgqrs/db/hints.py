@@ -49,6 +49,8 @@ class Hints:
         # must be running to hear of them (one per store, as stores of one process may share their hints).
         self.tell_others: Callable[[frozenset[int]], None] | None = None
         self.listeners: list[Callable[[], None]] = []
+        # Told of every hint, with its topics, in whatever thread it comes.
+        self.watchers: list[Callable[[frozenset[int] | None], None]] = []
 
     @property
     def waited_for(self) -> bool:
@@ -80,3 +82,5 @@ class Hints:
             woken = [s for s in self._subscriptions if topics is None or s.topics & topics]
         for subscription in woken:
             subscription.ring()
+        for watch in tuple(self.watchers):
+            watch(topics)

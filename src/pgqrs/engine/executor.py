@@ -51,7 +51,7 @@ class Executor:
         running = outside(self._run(execution))
         execution.is_held = lambda: self._heartbeat.holds(message_id, token)
         lost = _when_lost(execution, running, asyncio.get_running_loop())
-        self._heartbeat.hold(message_id, token, lost, lease_seconds=claim.lease_seconds)
+        self._heartbeat.hold(message_id, token, lost, run_id=claim.run_id, lease_seconds=claim.lease_seconds)
         try:
             outcome, error = await self._outcome(execution, running, once=once)
             await self._committer.write(Write(claim.fence, outcome.steps, outcome.end))

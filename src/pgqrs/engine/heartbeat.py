@@ -18,10 +18,13 @@ from pgqrs.errors import PgqrsError
 
 log = logging.getLogger("pgqrs.worker")
 
+_BEATS_APART_SECONDS = 1.0
+
 
 @dataclass(slots=True)
 class _Held:
     token: int
+    run_id: int
     lease_seconds: float
     renewed: float
     lost: Callable[[], None]
@@ -50,11 +53,15 @@ class Heartbeat:
         self._stop = threading.Event()
         # Set when the thread shall look at once: a shorter lease has come, somebody asks, or it is to end.
         self._sooner = threading.Event()
+        self._asked = threading.Event()
+        self._beaten = time.monotonic()
 
-    def hold(self, message_id: int, token: int, lost: Callable[[], None], *, lease_seconds: float) -> None:
+    def hold(
+        self, message_id: int, token: int, lost: Callable[[], None], *, run_id: int, lease_seconds: float
+    ) -> None:
         """From now on the lease is renewed; `lost` is called once, from the thread, when it is gone."""
         with self._lock:
-            self._held[message_id] = _Held(token, lease_seconds, time.monotonic(), lost)
+            self._held[message_id] = _Held(token, run_id, lease_seconds, time.monotonic(), lost)
         if lease_seconds < self._lease_seconds:
             # The thread may be in the middle of a wait that is too long for this one.
             self._sooner.set()
@@ -73,6 +80,18 @@ class Heartbeat:
             held = self._held.get(message_id)
             if held is not None and held.token == token:
                 del self._held[message_id]
+
+    def heard(self, topics: frozenset[int] | None) -> None:
+        """A hint: if it is about a run that is held here, somebody may have cancelled it, so ask now."""
+        with self._lock:
+            if topics is None:
+                # Something was written somewhere: worth a look, but not for each of many.
+                concerned = bool(self._held) and time.monotonic() - self._beaten > _BEATS_APART_SECONDS
+            else:
+                concerned = any(-held.run_id in topics for held in self._held.values())
+        if concerned:
+            self._asked.set()
+            self._sooner.set()
 
     def close(self) -> None:
         self._stop.set()
@@ -114,6 +133,9 @@ class Heartbeat:
             self._sooner.clear()
             if self._stop.is_set():
                 return True
+            if self._asked.is_set():
+                self._asked.clear()
+                return False
             patience = self._patience()
         return self._stop.is_set()
 
@@ -126,7 +148,7 @@ class Heartbeat:
         with self._lock:
             fences = [(message_id, held.token) for message_id, held in self._held.items()]
             lengths = [held.lease_seconds for held in self._held.values()]
-        started = time.monotonic()
+        started = self._beaten = time.monotonic()
         await workers.heartbeat(db, self._worker_id)
         kept = await messages.extend(db, fences, seconds=lengths) if fences else set()
         with self._lock:

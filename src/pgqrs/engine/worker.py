@@ -92,11 +92,13 @@ class WorkerLoop:
     async def run(self) -> None:
         """Until `stop`. A cancelled worker hands back what it holds, too."""
         roles = [asyncio.create_task(role.run(), name=f"pgqrs-{role.name}") for role in self._roles]
+        self._db.hints.watchers.append(self._heartbeat.heard)
         try:
             while not self._stopping.is_set():
                 await self._serve()
             await self._drain(self._grace_seconds)
         finally:
+            self._db.hints.watchers.remove(self._heartbeat.heard)
             for role in self._roles:
                 role.stop()
             await _end(roles)
