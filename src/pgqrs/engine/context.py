@@ -15,21 +15,19 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from pgqrs import errors
-from pgqrs.db import claims, lifecycle
+from pgqrs.db import claims
 from pgqrs.db.database import Transaction
 from pgqrs.db.history import Emission
-from pgqrs.db.lifecycle import NewRuns
-from pgqrs.db.tables import runs, workflows
 from pgqrs.db.tables.runs import RecordedStep
 from pgqrs.db.writes import StepRecord
 from pgqrs.engine.branches import outside
+from pgqrs.engine.children import Child, spawn
 from pgqrs.engine.execution import Execution, FailedStep, Place, Wait
 from pgqrs.engine.outcome import described
 from pgqrs.engine.registry import return_type
 from pgqrs.engine.threads import in_thread
 from pgqrs.errors import (
     ConfigError,
-    ExecutionFailed,
     LeaseLost,
     PauseError,
     PermanentError,
@@ -41,7 +39,7 @@ from pgqrs.errors import (
 )
 from pgqrs.retry import RetryPolicy
 from pgqrs.serialization import decode, encode
-from pgqrs.types import RunStatus, StepStatus
+from pgqrs.types import StepStatus
 
 T = TypeVar("T")
 log = logging.getLogger("pgqrs.run")
@@ -331,7 +329,7 @@ class Context:
         return self._spawn_one(self._execution.place("spawn"), _name_of(workflow), params)
 
     async def _spawn_one(self, place: Place, workflow: str, params: Any) -> Child:
-        [child] = await self._spawn(place, workflow, [params])
+        [child] = await spawn(self._execution, place, workflow, [params])
         return child
 
     def map(self, workflow: Any, items: Iterable[Any], *, limit: int | None = None) -> Awaitable[list[Any]]:
@@ -342,61 +340,14 @@ class Context:
         size = limit or max(len(items), 1)
         results: list[Any] = []
         for start in range(0, len(items), size):
-            children = await self._spawn(self._execution.place("spawn"), workflow, items[start : start + size])
+            place = self._execution.place("spawn")
+            children = await spawn(self._execution, place, workflow, items[start : start + size])
             results += await self.gather(*(child.result() for child in children))
         return results
-
-    async def _spawn(self, place: Place, workflow: str, inputs: list[Any]) -> list[Child]:
-        execution = self._execution
-        recorded = execution.recorded(place)
-        if recorded is not None and recorded.status is StepStatus.SUCCESS:
-            return [Child(self, run_id) for run_id in decode(recorded.output or "[]")]
-        execution.begin()
-        try:
-            found = await outside(workflows.get(execution.db, workflow))
-            new = NewRuns(
-                found.workflow_id,
-                found.queue_id,
-                [encode(value, max_bytes=execution.config.max_payload_bytes) for value in inputs],
-                max_attempts=execution.config.max_attempts,
-                parent_run_id=self.run_id,
-            )
-            pending = StepRecord(place.step_id, place.ordinal, StepStatus.PENDING)
-            run_ids = await outside(claims.spawn(execution.db, execution.claim.fence, pending, new))
-        finally:
-            execution.finish()
-        if run_ids is None:
-            execution.lost = True
-            execution.check_alive()
-        execution.db.hints.announce([found.queue_id])
-        return [Child(self, run_id) for run_id in run_ids or ()]
 
     def gather(self, *awaitables: Awaitable[Any]) -> Awaitable[list[Any]]:
         """As `asyncio.gather`."""
         return asyncio.gather(*awaitables)
-
-    async def _child_result(self, place: Place, run_id: int) -> Any:
-        execution = self._execution
-        recorded = execution.recorded(place)
-        if recorded is not None and recorded.status is StepStatus.SUCCESS:
-            return _result(run_id, *decode(recorded.output or "null"))
-        execution.begin()
-        try:
-            row = await outside(runs.get(execution.db, run_id))
-            # Nothing will come of a deleted child: for its parent it is as good as cancelled.
-            gone = row.deleted_at is not None and row.status not in lifecycle.ENDED
-            status = RunStatus.CANCELLED if gone else row.status
-            if status in lifecycle.ENDED:
-                why = f"deleted: {row.delete_reason}" if gone else row.last_error
-                details = decode(row.output or "null") if status is RunStatus.SUCCESS else why
-                text = encode([str(status), details])
-                await execution.record(StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=text))
-                return _result(run_id, str(status), decode(encode(details)))
-        finally:
-            execution.finish()
-        record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED)
-        await execution.wait(Wait(f"run {run_id}", record, children=True))
-        raise AssertionError("a wait does not return")
 
     def progress(self, done: int, total: int | None = None, note: str = "") -> Awaitable[None]:
         """Shows people how far it is (`run.progress`); nothing depends on it, and a replay shows it again."""
@@ -418,19 +369,6 @@ class Context:
 
     def random(self) -> Awaitable[float]:
         return self.step("random", _typed(random.random, float))
-
-
-class Child:
-    """A run that this run has started."""
-
-    def __init__(self, context: Context, run_id: int) -> None:
-        self._context = context
-        self.run_id = run_id
-
-    def result(self) -> Awaitable[Any]:
-        """What the child returned; ExecutionFailed or RunCancelled if it did not."""
-        execution = self._context._execution  # noqa: SLF001 - a part of the context
-        return self._context._child_result(execution.place(f"result:{self.run_id}"), self.run_id)  # noqa: SLF001
 
 
 def checked_step_name(name: object) -> str:
@@ -484,13 +422,3 @@ def _typed(function: Callable[[], T], kind: type[T]) -> Callable[[], Coroutine[A
 
 def _name_of(workflow: Any) -> str:
     return workflow if isinstance(workflow, str) else str(workflow.name)
-
-
-def _result(run_id: int, status: str, details: Any) -> Any:
-    match status:
-        case RunStatus.SUCCESS:
-            return details
-        case RunStatus.CANCELLED:
-            raise RunCancelled(run_id, details)
-        case _:
-            raise ExecutionFailed(run_id, details)

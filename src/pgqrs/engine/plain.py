@@ -8,7 +8,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from pgqrs.engine.branches import Branch, current_branch
-from pgqrs.engine.context import Child, Context
+from pgqrs.engine.children import Child
+from pgqrs.engine.context import Context
 from pgqrs.engine.execution import Suspend
 from pgqrs.engine.threads import start_thread
 from pgqrs.errors import ConfigError

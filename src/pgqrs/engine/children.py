@@ -1,0 +1,96 @@
+"""Child runs: started once, and waited for without holding anything."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+from pgqrs.db import claims, lifecycle
+from pgqrs.db.lifecycle import NewRuns
+from pgqrs.db.tables import runs, workflows
+from pgqrs.db.tables.runs import RunRow
+from pgqrs.db.writes import StepRecord
+from pgqrs.engine.branches import outside
+from pgqrs.engine.execution import Execution, Place, Wait
+from pgqrs.errors import ExecutionFailed, RunCancelled
+from pgqrs.serialization import decode, encode
+from pgqrs.types import RunStatus, StepStatus
+
+
+class Child:
+    """A run that this run has started."""
+
+    def __init__(self, execution: Execution, run_id: int) -> None:
+        self._execution = execution
+        self.run_id = run_id
+
+    def result(self) -> Awaitable[Any]:
+        """What the child returned; ExecutionFailed or RunCancelled if it did not."""
+        return _result_of(self._execution, self._execution.place(f"result:{self.run_id}"), self.run_id)
+
+
+async def spawn(execution: Execution, place: Place, workflow: str, inputs: list[Any]) -> list[Child]:
+    """One child for each input, and the step that remembers them, in one transaction."""
+    recorded = execution.recorded(place)
+    if recorded is not None and recorded.status is StepStatus.SUCCESS:
+        return [Child(execution, run_id) for run_id in decode(recorded.output or "[]")]
+    execution.begin()
+    try:
+        found = await outside(workflows.get(execution.db, workflow))
+        new = NewRuns(
+            found.workflow_id,
+            found.queue_id,
+            [encode(value, max_bytes=execution.config.max_payload_bytes) for value in inputs],
+            max_attempts=execution.config.max_attempts,
+            parent_run_id=execution.claim.run_id,
+        )
+        pending = StepRecord(place.step_id, place.ordinal, StepStatus.PENDING)
+        run_ids = await outside(claims.spawn(execution.db, execution.claim.fence, pending, new))
+    finally:
+        execution.finish()
+    if run_ids is None:
+        execution.lost = True
+        execution.check_alive()
+    execution.db.hints.announce([found.queue_id])
+    return [Child(execution, run_id) for run_id in run_ids or ()]
+
+
+async def _result_of(execution: Execution, place: Place, run_id: int) -> Any:
+    recorded = execution.recorded(place)
+    if recorded is not None and recorded.status is StepStatus.SUCCESS:
+        return _given_or_raised(run_id, *decode(recorded.output or "null"))
+    execution.begin()
+    try:
+        row = await outside(runs.get(execution.db, run_id))
+        ending = _ending_of(row)
+        if ending is not None:
+            text = encode(ending)
+            await execution.record(StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=text))
+            return _given_or_raised(run_id, *decode(text))
+    finally:
+        execution.finish()
+    record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED)
+    await execution.wait(Wait(f"run {run_id}", record, children=True))
+    raise AssertionError("a wait does not return")
+
+
+def _ending_of(row: RunRow) -> list[Any] | None:
+    """How the child ended, and with what; None while it has not."""
+    if row.status is RunStatus.SUCCESS:
+        return [str(row.status), decode(row.output or "null")]
+    if row.status in lifecycle.ENDED:
+        return [str(row.status), row.last_error]
+    if row.deleted_at is not None:
+        # Nothing will come of it any more: for its parent it is as good as cancelled.
+        return [str(RunStatus.CANCELLED), f"deleted: {row.delete_reason}"]
+    return None
+
+
+def _given_or_raised(run_id: int, status: str, details: Any) -> Any:
+    match status:
+        case RunStatus.SUCCESS:
+            return details
+        case RunStatus.CANCELLED:
+            raise RunCancelled(run_id, details)
+        case _:
+            raise ExecutionFailed(run_id, details)
