@@ -45,7 +45,10 @@ MOVES = {
     "cancel": dict.fromkeys(LIVE, S.CANCELLED),
     "restart": dict.fromkeys((S.ERROR, S.RUNNING, S.PAUSED, S.CANCELLED), S.PENDING),
     "reset": dict.fromkeys((S.ERROR, S.RUNNING, S.PAUSED, S.CANCELLED, S.SUCCESS), S.PENDING),
+    "delete_and_restore": {S.RUNNING: S.PENDING},
 }
+# What may change the rows of a run that has ended.
+REWRITES = {"restart", "reset", "delete_and_restore"}
 REFUSED_WHEN_ENDED = {"pause", "resume", "signal"}
 _NUMBERS = itertools.count()
 
@@ -113,6 +116,15 @@ class Walker:
             case "reset":
                 await lifecycle.reset(db, run_id, from_step=None)
                 self.held = None
+            case "delete_and_restore":
+                await lifecycle.delete(db, run_id, reason="by mistake")
+                self.held = None
+                before = await self.rows()
+                self.clock.advance(3600)
+                assert await self.claim() == []
+                await self.assert_stale_tokens_change_nothing()
+                assert await self.rows() == before
+                await lifecycle.restore(db, run_id)
             case _:
                 if self.held is not None:
                     write = Write(self.held, (_step(verb),), ENDS[verb])
@@ -198,7 +210,7 @@ async def test_from_every_status_only_the_listed_moves_happen(store, clock, verb
             or (verb == "cancel" and status in (S.SUCCESS, S.ERROR))
             or (verb == "restart" and status is S.SUCCESS)
         ), status
-        if refused or (status in lifecycle.ENDED and verb not in ("restart", "reset")):
+        if refused or (status in lifecycle.ENDED and verb not in REWRITES):
             assert after == before, status
         await walker.assert_stale_tokens_change_nothing()
 
@@ -232,7 +244,7 @@ async def test_random_walks_leave_ended_runs_alone_and_let_no_stale_token_write(
                 assert await walker.rows() == before, told
             now = await walker.status()
             assert now in (was, MOVES[verb].get(was, was)), told
-            if was in lifecycle.ENDED and verb not in ("restart", "reset"):
+            if was in lifecycle.ENDED and verb not in REWRITES:
                 assert await walker.rows() == before, told
             try:
                 await walker.assert_stale_tokens_change_nothing()
