@@ -91,7 +91,7 @@ class Walker:
         )
         return S(status)
 
-    async def do(self, verb):
+    async def do(self, verb):  # noqa: C901 - a case for each verb
         """Carries it out, as whoever is entitled to it would."""
         db, run_id = self.db, self.run_id
         match verb:
