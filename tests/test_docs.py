@@ -52,3 +52,20 @@ def test_the_readme_example_prints_what_the_readme_says(tmp_path, monkeypatch, c
         exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
 
     assert capsys.readouterr().out.splitlines() == ["dog.jpg", "cat.jpg", "report for ann sent"]
+
+
+def test_the_tests_that_the_documentation_names_are_there():
+    named = {
+        (file, test)
+        for page in (ROOT / "docs").rglob("*.md")
+        for file, test in re.findall(r"`([\w/]+\.py)::(\w+)`", page.read_text(encoding="utf-8"))
+    }
+    missing = sorted(
+        f"{file}::{test}"
+        for file, test in named
+        if not (ROOT / "tests" / file).is_file()
+        or f"def {test}(" not in (ROOT / "tests" / file).read_text(encoding="utf-8")
+    )
+
+    assert missing == []
+    assert len(named) > 40

@@ -366,3 +366,26 @@ async def test_an_event_type_that_cannot_be_one_is_refused(run, name):
 
     assert done.status == "ERROR"
     assert "event type" in done.last_error
+
+
+async def test_updated_at_moves_with_every_change(store, flow, run, clock):
+    run_id = await flow.trigger().execute(store)
+    seen = [(await flow.get_run(run_id, store)).updated_at]
+
+    async def handler(ctx, params):
+        return 1
+
+    for change in (
+        lambda: flow.pause(run_id, store),
+        lambda: flow.resume(run_id, store),
+        lambda: flow.cancel(run_id, store),
+        lambda: flow.restart(run_id, store),
+        lambda: flow.delete(run_id, store),
+        lambda: flow.restore(run_id, store),
+        lambda: run(handler, run_id=run_id),
+    ):
+        clock.advance(1)
+        await change()
+        seen.append((await flow.get_run(run_id, store)).updated_at)
+
+    assert [(later - earlier).total_seconds() for earlier, later in zip(seen, seen[1:], strict=False)] == [1.0] * 7

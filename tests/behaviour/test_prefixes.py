@@ -73,6 +73,8 @@ async def test_wildcards_in_a_prefix_mean_themselves(store, prefix, other):
     await work(store, prefixes=[prefix], handlers=names)
 
     assert await statuses(store, names, ids) == ["SUCCESS", "PENDING"]
+    untouched = await pgqrs.workflow(other).get_run(ids[1], store)
+    assert (untouched.attempt, untouched.started_at, untouched.last_error) == (0, None, None)
 
 
 @pytest.mark.parametrize("prefix", ["", "100%", "a b", "x" * 300])
@@ -213,7 +215,9 @@ async def test_a_workflow_has_its_own_lease_and_concurrency(store, clock):
     worker = (
         await pgqrs.worker("w", concurrency=10).workflows({"limits.slow": slow, "limits.fast": fast}).create(store)
     )
-    await slow.trigger_many(range(8), priority=1).execute(store)
+    # Of several priorities: the limit is of the workflow, not of each.
+    for priority in (1, 2):
+        await slow.trigger_many(range(4), priority=priority).execute(store)
     await fast.trigger_many(range(8)).execute(store)
     await worker.run_until_idle()
     await worker.close()
