@@ -3,6 +3,7 @@
 from pgqrs.api.admin import Admin, admin
 from pgqrs.api.connect import connect, connect_with
 from pgqrs.api.consumer import Consumer, Message
+from pgqrs.api.dispatcher import Dispatcher, dispatcher
 from pgqrs.api.producer import Producer
 from pgqrs.api.run import Run
 from pgqrs.api.store import Store
@@ -13,6 +14,11 @@ from pgqrs.api.workflow import workflow as workflow_decorator
 from pgqrs.clock import Clock, DatabaseClock, ManualClock
 from pgqrs.config import Config
 from pgqrs.engine.context import Context as PyWorkflow
+from pgqrs.engine.publishers.http import HttpPublisher
+from pgqrs.engine.publishers.notify import NotifyPublisher
+from pgqrs.engine.publishers.plain import CallablePublisher
+from pgqrs.engine.publishers.signature import verify_signature
+from pgqrs.engine.routes import Publisher
 from pgqrs.errors import (
     AlreadyCompleted,
     ConfigError,
@@ -28,6 +34,7 @@ from pgqrs.errors import (
     PayloadTooLarge,
     PermanentError,
     PgqrsError,
+    PublishFailed,
     QueueNotFound,
     RunCancelled,
     RunDeleted,
@@ -41,13 +48,23 @@ from pgqrs.errors import (
     WorkflowNotFound,
 )
 from pgqrs.retry import RetryPolicy
-from pgqrs.types import DeadLetter, QueueMetrics, RunStatus, StepStatus, WorkerInfo, WorkerStatus
+from pgqrs.types import (
+    DeadLetter,
+    OutboxCounts,
+    OutboxEvent,
+    QueueMetrics,
+    RunStatus,
+    StepStatus,
+    WorkerInfo,
+    WorkerStatus,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Admin",
     "AlreadyCompleted",
+    "CallablePublisher",
     "Clock",
     "Config",
     "ConfigError",
@@ -55,7 +72,9 @@ __all__ = [
     "Consumer",
     "DatabaseClock",
     "DeadLetter",
+    "Dispatcher",
     "ExecutionFailed",
+    "HttpPublisher",
     "IdempotencyConflict",
     "InvalidTransition",
     "LeaseLost",
@@ -64,11 +83,16 @@ __all__ = [
     "NoActiveWorker",
     "NonDeterminism",
     "NotFound",
+    "NotifyPublisher",
+    "OutboxCounts",
+    "OutboxEvent",
     "PauseError",
     "PayloadTooLarge",
     "PermanentError",
     "PgqrsError",
     "Producer",
+    "PublishFailed",
+    "Publisher",
     "PyWorkflow",
     "QueueMetrics",
     "QueueNotFound",
@@ -97,9 +121,11 @@ __all__ = [
     "connect_with",
     "consumer",
     "discover_workflows",
+    "dispatcher",
     "poll_all",
     "step",
     "using",
+    "verify_signature",
     "worker",
     "workflow",
     "workflow_decorator",

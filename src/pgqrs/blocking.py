@@ -24,6 +24,9 @@ from pgqrs.api.admin import Admin
 from pgqrs.api.admin import admin as _admin
 from pgqrs.api.connect import connect as _connect
 from pgqrs.api.consumer import Consumer, Message
+from pgqrs.api.dispatcher import Dispatcher
+from pgqrs.api.dispatcher import dispatcher as _dispatcher
+from pgqrs.api.outbox_admin import OutboxAdmin
 from pgqrs.api.producer import Producer
 from pgqrs.api.run import Run
 from pgqrs.api.store import Store
@@ -33,7 +36,20 @@ from pgqrs.api.worker import worker as _worker
 from pgqrs.api.workflow import Trigger, Workflow
 from pgqrs.api.workflow import workflow as _workflow
 
-_OURS = (Store, Producer, Consumer, Message, Admin, Run, Worker, WorkerBuilder, Workflow, Trigger)
+_OURS = (
+    Store,
+    Producer,
+    Consumer,
+    Message,
+    Admin,
+    Run,
+    Worker,
+    WorkerBuilder,
+    Workflow,
+    Trigger,
+    Dispatcher,
+    OutboxAdmin,
+)
 
 
 class _Portal:
@@ -144,3 +160,4 @@ admin = _blocking(_admin)
 workflow = _blocking(_workflow)
 consumer = _blocking(_consumer)
 worker = _blocking(_worker)
+dispatcher = _blocking(_dispatcher)

@@ -21,6 +21,7 @@ PgqrsError
 ├── SerializationError          a value that would not come back as it went in
 │   └── PayloadTooLarge
 ├── LeaseLost                   somebody else holds the message now; nothing was written
+├── PublishFailed               a receiver did not take an event of the outbox
 └── NonDeterminism              a replay asked for other steps than were recorded
 
 What handlers raise: PermanentError, TransientError, PauseError (also under PgqrsError).
@@ -206,6 +207,14 @@ class LeaseLost(PgqrsError):
     def __init__(self, message: str, *, message_id: int | None = None) -> None:
         super().__init__(message)
         self.message_id = message_id
+
+
+class PublishFailed(PgqrsError):
+    """A receiver did not take an event of the outbox; `status` is its HTTP status, if it gave one."""
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class NonDeterminism(PgqrsError):

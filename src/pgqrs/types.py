@@ -80,3 +80,46 @@ class DeadLetter:
     def payload(self) -> Any:
         """What was enqueued. Raises SerializationError if the stored text cannot be read."""
         return decode(self.payload_text)
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxEvent:
+    """Something that is to be published, as publishers and `admin.outbox` see it.
+
+    `id` is the same however often the event is sent: receivers deduplicate by it.
+    """
+
+    id: str
+    type: str
+    source: str
+    run_id: int
+    workflow: str
+    payload_text: str
+    created_at: datetime
+    # How often it was tried and failed.
+    attempts: int
+    last_error: str | None
+    published_at: datetime | None
+    dead_at: datetime | None
+    # Its place in the order of the outbox: grows within a run.
+    event_id: int
+
+    @property
+    def subject(self) -> str:
+        return f"{self.workflow}/{self.run_id}"
+
+    @property
+    def payload(self) -> Any:
+        """What was emitted. Raises SerializationError if the stored text cannot be read."""
+        return decode(self.payload_text)
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxCounts:
+    """What the outbox holds now. `pending` are neither published nor dead; `failing` of them were tried before."""
+
+    pending: int
+    failing: int
+    dead: int
+    published: int
+    oldest_pending_age_seconds: float | None

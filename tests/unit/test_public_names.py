@@ -9,6 +9,7 @@ PayloadTooLarge PermanentError PgqrsError Producer QueueMetrics QueueNotFound Ru
 PyWorkflow RetryPolicy Run StepFailed Worker Workflow consumer discover_workflows poll_all step worker workflow workflow_decorator
 SchemaMismatch SchemaNotInstalled SerializationError StepStatus Store TransientError WaitTimeout WorkerInfo
 WorkerStatus WorkflowNotFound __version__ admin connect connect_with using
+CallablePublisher Dispatcher HttpPublisher NotifyPublisher OutboxCounts OutboxEvent PublishFailed Publisher dispatcher verify_signature
 """
 
 

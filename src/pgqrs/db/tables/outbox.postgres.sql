@@ -1,0 +1,2 @@
+-- name: notify
+select pg_notify(:channel, :payload);

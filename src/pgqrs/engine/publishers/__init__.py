@@ -1,0 +1,1 @@
+"""Publishers: each hands one event of the outbox to one kind of receiver."""
