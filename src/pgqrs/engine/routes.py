@@ -50,6 +50,8 @@ class Route:
         self._failures = 0
 
     def failed(self, now: float) -> None:
+        if now < self._rests_until:
+            return  # What was under way when the rest began: the same outage, not a longer one.
         self._failures += 1
         if self._failures >= _FAILURES_BEFORE_REST:
             self._rests_until = now + _REST.delay(self._failures - _FAILURES_BEFORE_REST + 1)

@@ -108,7 +108,7 @@ where event_id in (
 -- One that somebody holds stays as it is.
 update pgqrs_outbox_events
 set visible_after = created_at
-where event_id in (
+where event_id = (
     select o.event_id
     from pgqrs_outbox_events as o
     where o.aggregate_id = :run_id
