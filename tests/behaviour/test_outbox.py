@@ -107,7 +107,9 @@ async def test_no_more_is_claimed_than_is_published_at_once(store, admin):
     assert held == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
 
 
-async def test_a_refused_event_is_sent_again_with_the_same_id_after_a_growing_time(store, dispatcher, receiver, clock):
+async def test_a_refused_event_is_sent_again_with_the_same_id_after_a_growing_time(
+    store, dispatcher, receiver, clock
+):
     [_run_id] = await emitted(store, each=1)
     receiver.refused = {"all"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pgqrs
@@ -27,6 +28,25 @@ async def new_runs(store: pgqrs.Store, count: int) -> list[int]:
 @store_call(Kind.UNIT)
 async def _told(db: Database, emissions: Sequence[Emission]) -> None:
     await history.tell(db, [], emissions)
+
+
+def an_event(**fields: object) -> pgqrs.OutboxEvent:
+    """An event that is in no database."""
+    given: dict[str, object] = {
+        "id": "3f0c3d52-0d4c-4a5c-8a52-6a3d7d0e5d2a",
+        "type": "order.shipped",
+        "source": "/pgqrs/public",
+        "run_id": 1,
+        "workflow": WORKFLOW,
+        "payload_text": '{"n": 1e16, "z": -0.0}',
+        "created_at": datetime(2030, 1, 1, tzinfo=UTC),
+        "attempts": 0,
+        "last_error": None,
+        "published_at": None,
+        "dead_at": None,
+        "event_id": 1,
+    }
+    return pgqrs.OutboxEvent(**{**given, **fields})  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class Dispatcher:
         return self
 
     def deadline(self, seconds: float | timedelta) -> Self:
-        """How long one publication may take; 10 seconds after that another dispatcher may try it."""
+        """How long one publication may take; another dispatcher may try it after half as long again."""
         self._deadline_seconds = checked_seconds("deadline", seconds, least=0.01)
         return self
 

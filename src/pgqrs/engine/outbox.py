@@ -22,11 +22,11 @@ log = logging.getLogger("pgqrs.outbox")
 
 CONCURRENCY = 16
 MAX_ATTEMPTS = 20
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 20.0  # and so a lease of 30
 
 _BACKOFF = Backoff(base=1.0, cap=300.0)
-# What a claim holds longer than a publication may take: time to write down how it went.
-_MARGIN_SECONDS = 10.0
+# A claim holds longer than a publication may take: time to write down how it went.
+_SHORTEST_MARGIN_SECONDS = 1.0
 # How much of the line is looked at: far more than is published at once, so that a few runs with many events, or a
 # receiver that rests, seldom fill it; and a few milliseconds' work at most.
 _WINDOW = 256
@@ -65,7 +65,7 @@ class Dispatcher:
         self._per_route = concurrency if len(self._routes) == 1 else max(1, concurrency // 2)
         self._max_attempts = max_attempts
         self._deadline_seconds = deadline_seconds
-        self._lease_seconds = deadline_seconds + _MARGIN_SECONDS
+        self._lease_seconds = deadline_seconds + max(deadline_seconds / 2, _SHORTEST_MARGIN_SECONDS)
         self._in_flight: dict[asyncio.Task[None], ClaimedEvent] = {}
         # Routes that have an event already which others refused: they need not get it again from here.
         self._delivered: dict[int, set[Route]] = {}
