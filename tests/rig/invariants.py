@@ -21,6 +21,8 @@ INVARIANTS = {
     "every live message has its queue": """
         select m.message_id from pgqrs_messages as m
         where not exists (select 1 from pgqrs_queues as q where q.queue_id = m.queue_id)""",
+    "no event of the outbox is published and dead": """
+        select event_id from pgqrs_outbox_events where published_at is not null and dead_at is not null""",
     "every archived message has its queue": """
         select a.message_id from pgqrs_archived_messages as a
         where not exists (select 1 from pgqrs_queues as q where q.queue_id = a.queue_id)""",

@@ -32,8 +32,9 @@ _SHORTEST_MARGIN_SECONDS = 1.0
 _WINDOW = 256
 # If they do fill it, they leave the line for so long. Whoever's turn comes is brought back earlier.
 _ASIDE_SECONDS = 30.0
-# Nothing could be claimed, because others were quicker or were in the way: look again soon, but do not spin.
-_AGAIN_SECONDS = 0.02
+# Nothing could be claimed, because others were quicker or were in the way: look again soon, but do not spin, for an
+# event may be locked by somebody's long transaction.
+_AGAIN = Backoff(base=0.02, cap=1.0)
 # An idle dispatcher asks twice, then waits for a hint, for what falls due, or for so many poll intervals.
 _IDLE_INTERVALS = 3.0
 _SHORTEST_SECONDS = 0.01
@@ -67,6 +68,7 @@ class Dispatcher:
         self._deadline_seconds = deadline_seconds
         self._lease_seconds = deadline_seconds + max(deadline_seconds / 2, _SHORTEST_MARGIN_SECONDS)
         self._in_flight: dict[asyncio.Task[None], ClaimedEvent] = {}
+        self._misses = 0
         # Routes that have an event already which others refused: they need not get it again from here.
         self._delivered: dict[int, set[Route]] = {}
 
@@ -77,7 +79,7 @@ class Dispatcher:
         begun, again = await self._begin()
         if begun:
             return 0.0
-        return _AGAIN_SECONDS if again else await self._idle_seconds()
+        return _AGAIN.delay(self._misses) if again else await self._idle_seconds()
 
     async def run_until_idle(self) -> None:
         """Publishes what is due now, and what comes of it; for tests and scripts."""
@@ -87,7 +89,7 @@ class Dispatcher:
                 if self._in_flight:
                     await asyncio.wait(self._in_flight, return_when=asyncio.FIRST_COMPLETED)
                 elif again:
-                    await asyncio.sleep(_AGAIN_SECONDS)
+                    await asyncio.sleep(_AGAIN.delay(self._misses))
                 elif not begun:
                     return
         finally:
@@ -118,7 +120,10 @@ class Dispatcher:
         if in_the_way:
             ids = {each.event_id for each in seen} - set(chosen)
             await outbox.set_aside(self._db, sorted(ids), seconds=_ASIDE_SECONDS)
-        return (await self._claim(chosen) if chosen else 0), in_the_way or bool(chosen)
+        begun = await self._claim(chosen) if chosen else 0
+        again = in_the_way or bool(chosen)
+        self._misses = self._misses + 1 if again and not begun else 0
+        return begun, again
 
     def _choose(self, seen: Sequence[Seen], free: int) -> list[int]:
         """Only what can be sent at once: nothing waits in memory while its lease runs."""
