@@ -548,6 +548,18 @@ async def test_a_run_with_hundreds_of_events_does_not_hide_the_others(store, rec
     assert seen.count(few) == 2
 
 
+async def test_hundreds_of_runs_that_wait_for_a_resting_receiver_do_not_hide_the_others(store, receiver, admin):
+    await emitted(store, runs=600, each=1, kind="bad")
+    await emitted(store, runs=3, each=1, kind="good")
+    down = Receiver()
+    down.refused = {"all"}
+
+    await pgqrs.dispatcher(store).to(down, types=["bad"]).to(receiver, types=["good"]).run_until_idle()
+
+    assert len(receiver.got) == 3
+    assert (await admin.counts()).failing == len(down.got) == 8
+
+
 async def test_a_run_with_hundreds_of_events_is_published_in_order_to_its_end(store, receiver):
     [many] = await new_runs(store, 1)
     await emit(store, [(many, "order.shipped", str(n)) for n in range(300)])

@@ -22,7 +22,7 @@ async def emit(store: pgqrs.Store, emissions: Sequence[tuple[int, str, str]]) ->
 
 async def new_runs(store: pgqrs.Store, count: int) -> list[int]:
     await store.create_workflow(WORKFLOW)
-    return [await pgqrs.workflow(WORKFLOW).trigger(None).execute(store) for _ in range(count)]
+    return await pgqrs.workflow(WORKFLOW).trigger_many([None] * count).execute(store)
 
 
 @store_call(Kind.UNIT)

@@ -40,3 +40,14 @@ async def queues() -> None:
 
 def transactions(connection: sqlite3.Connection) -> None:
     assert_type(pgqrs.using(connection).enqueue("tasks", 1, priority=2), int)
+
+
+async def outbox(store: pgqrs.Store) -> None:
+    async def publish(event: pgqrs.OutboxEvent) -> None:
+        assert_type(event.payload, Any)
+
+    publisher: pgqrs.Publisher = pgqrs.HttpPublisher("https://hooks.example.org/", mode="binary")
+    dispatcher = pgqrs.dispatcher(store).to(publish, types=["order.*"]).to(publisher).to(pgqrs.NotifyPublisher("x"))
+    assert_type(dispatcher.concurrency(4).max_attempts(3).deadline(5), pgqrs.Dispatcher)
+    pgqrs.HttpPublisher("https://hooks.example.org/", mode="batch")  # type: ignore[arg-type]
+    assert_type(pgqrs.verify_signature("secret", None, b""), bool)

@@ -121,9 +121,8 @@ class Dispatcher:
             ids = {each.event_id for each in seen} - set(chosen)
             await outbox.set_aside(self._db, sorted(ids), seconds=_ASIDE_SECONDS)
         begun = await self._claim(chosen) if chosen else 0
-        again = in_the_way or bool(chosen)
-        self._misses = self._misses + 1 if again and not begun else 0
-        return begun, again
+        self._misses = self._misses + 1 if chosen and not begun else 0
+        return begun, in_the_way or bool(chosen)
 
     def _choose(self, seen: Sequence[Seen], free: int) -> list[int]:
         """Only what can be sent at once: nothing waits in memory while its lease runs."""
