@@ -1,6 +1,7 @@
 """The outbox: in order per run, at least once, the same id each time; backoff, dead letters, routes."""
 
 import asyncio
+import os
 
 import pytest
 
@@ -600,6 +601,7 @@ async def test_notify_needs_postgresql(store):
         await pgqrs.dispatcher(store).to(pgqrs.NotifyPublisher("orders")).run_until_idle()
 
 
+@pytest.mark.skipif("PGQRS_TEST_PGBOUNCER" in os.environ, reason="nobody can LISTEN through a transaction pooler")
 @pytest.mark.backends("postgres")
 async def test_notify_tells_whoever_listens_and_sends_a_reference_for_what_is_too_long(store):
     import asyncpg
