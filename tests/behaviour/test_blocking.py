@@ -50,3 +50,17 @@ def test_workflows_work_without_await(plain):
     run = blocking.workflow("double").get_run(run_id, plain)
     assert (run.status, run.output()) == ("SUCCESS", 42)
     assert run.result() == 42
+
+
+def test_the_outbox_is_published_without_await(plain):
+    plain.create_workflow("ship")
+    blocking.workflow("ship").trigger(7).execute(plain)
+    worker = blocking.consumer("w", 0, "ship").handler(lambda ctx, n: ctx.emit("order.shipped", n)).create(plain)
+    worker.run_until_idle()
+    worker.close()
+    got = []
+
+    blocking.dispatcher(plain).to(lambda event: got.append(event.payload)).run_until_idle()
+
+    assert got == [7]
+    assert blocking.admin(plain).outbox.counts().published == 1

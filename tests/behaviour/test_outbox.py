@@ -6,7 +6,6 @@ import os
 import pytest
 
 import pgqrs
-from pgqrs.api.outbox_admin import OutboxAdmin
 from pgqrs.db.tables import outbox
 from rig.outbox import WORKFLOW, emit, new_runs
 
@@ -40,7 +39,7 @@ def dispatcher(store, receiver):
 
 @pytest.fixture
 def admin(store):
-    return OutboxAdmin(store)
+    return pgqrs.admin(store).outbox
 
 
 async def emitted(store, *, runs=1, each=3, kind="order.shipped"):

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import pgqrs
-from pgqrs.api.outbox_admin import OutboxAdmin
 from rig import dispatchers
 from rig.outbox import deliveries, emit, first_deliveries, new_runs
 
@@ -42,7 +41,7 @@ def start(config, ledger):
 
 async def until_nothing_is_pending(store, seconds=60):
     async with asyncio.timeout(seconds):
-        while (await OutboxAdmin(store).counts()).pending:
+        while (await pgqrs.admin(store).outbox.counts()).pending:
             await asyncio.sleep(0.02)
 
 
@@ -89,7 +88,7 @@ async def test_a_dispatcher_killed_anywhere_loses_nothing_and_keeps_order_and_id
     again = max(Counter(d.event_id for d in deliveries(ledger)).values())
     print(f"{live_store.config.backend}: killed {trap}: {len(before)} delivered before, {again} times at most")
     assert_all_in_order(ledger, {run_id: [0, 1, 2] for run_id in runs})
-    assert (await OutboxAdmin(later).counts()).published == 9
+    assert (await pgqrs.admin(later).outbox.counts()).published == 9
     assert again <= 2
 
 

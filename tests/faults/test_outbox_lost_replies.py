@@ -3,7 +3,6 @@
 import pytest
 
 import pgqrs
-from pgqrs.api.outbox_admin import OutboxAdmin
 from pgqrs.db.drivers import postgres
 from pgqrs.db.tables import outbox
 from rig.outbox import emit, new_runs
@@ -37,7 +36,7 @@ async def events(store):
     """Two of one run."""
     [run_id] = await new_runs(store, 1)
     await emit(store, [(run_id, "order.shipped", str(n)) for n in range(2)])
-    return [event.event_id for event in await OutboxAdmin(store).unpublished()]
+    return [event.event_id for event in await pgqrs.admin(store).outbox.unpublished()]
 
 
 async def claimed(store, event_id, token=7):
@@ -61,7 +60,7 @@ async def test_a_publication_whose_reply_was_lost_is_recorded_and_the_next_may_g
 
     assert await outbox.published(store.database, one)
 
-    assert (await OutboxAdmin(store).counts()).published == 1
+    assert (await pgqrs.admin(store).outbox.counts()).published == 1
     assert [seen.event_id for seen in await outbox.look(store.database, most=10) if seen.is_head] == [events[1]]
 
 
@@ -72,7 +71,7 @@ async def test_a_failure_whose_reply_was_lost_is_counted_once(store, events, los
 
     assert await outbox.failed(store.database, one, error="no", delay=5, max_attempts=3)
 
-    first, second = await OutboxAdmin(store).unpublished()
+    first, second = await pgqrs.admin(store).outbox.unpublished()
     assert (first.attempts, first.last_error, second.attempts) == (1, "no", 0)
     assert await outbox.look(store.database, most=10) == []
     clock.advance(5)
@@ -85,7 +84,7 @@ async def test_a_last_failure_whose_reply_was_lost_lets_the_next_go(store, event
 
     assert await outbox.failed(store.database, one, error="no", delay=5, max_attempts=1)
 
-    [dead] = await OutboxAdmin(store).dead()
+    [dead] = await pgqrs.admin(store).outbox.dead()
     assert dead.attempts == 1
     assert [seen.event_id for seen in await outbox.look(store.database, most=10) if seen.is_head] == [events[1]]
 
@@ -112,7 +111,7 @@ async def test_a_stale_failure_is_not_taken_for_that_of_the_present_holder(store
 
     assert not await outbox.failed(store.database, stale, error="ours", delay=5, max_attempts=3)
 
-    assert (await OutboxAdmin(store).unpublished())[0].last_error == "theirs"
+    assert (await pgqrs.admin(store).outbox.unpublished())[0].last_error == "theirs"
 
 
 async def test_a_whole_dispatch_goes_on_whatever_reply_is_lost(store, events, lose_reply):

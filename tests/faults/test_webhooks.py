@@ -13,7 +13,6 @@ from cloudevents.core.bindings.http import HTTPMessage, from_binary, from_struct
 from cloudevents.core.formats.json import JSONFormat
 
 import pgqrs
-from pgqrs.api.outbox_admin import OutboxAdmin
 from pgqrs.engine.publishers import exchange
 from rig.outbox import an_event, emit, new_runs
 from rig.receiver import receiving
@@ -300,7 +299,7 @@ async def test_a_receiver_that_fails_gets_its_events_later_then_they_are_dead_an
         .max_attempts(3)
     )
     made = await dispatcher._made()
-    admin = OutboxAdmin(store)
+    admin = pgqrs.admin(store).outbox
 
     for attempt in range(1, 4):
         await emit(store, [(bad, "bad", "1"), *((good, "good", str(n)) for n in range(5))])

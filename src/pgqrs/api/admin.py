@@ -7,6 +7,7 @@ from typing import Any
 
 from pgqrs.api.arguments import checked_batch, checked_whole
 from pgqrs.api.direct import RunContext, create_run
+from pgqrs.api.outbox_admin import OutboxAdmin
 from pgqrs.api.store import Store
 from pgqrs.clock import DatabaseClock
 from pgqrs.config import Config
@@ -29,6 +30,7 @@ def admin(store: Store) -> Admin:
 class Admin:
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.outbox = OutboxAdmin(store)
 
     # -- schema ------------------------------------------------------------------------------------------
 
