@@ -1,5 +1,7 @@
 """The history of a run: what happened, by whom, in order, written with the change itself."""
 
+import itertools
+
 import pytest
 
 import pgqrs
@@ -388,4 +390,4 @@ async def test_updated_at_moves_with_every_change(store, flow, run, clock):
         await change()
         seen.append((await flow.get_run(run_id, store)).updated_at)
 
-    assert [(later - earlier).total_seconds() for earlier, later in zip(seen, seen[1:], strict=False)] == [1.0] * 7
+    assert [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(seen)] == [1.0] * 7
