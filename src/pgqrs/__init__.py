@@ -40,14 +40,31 @@ from pgqrs.errors import (
     WaitTimeout,
     WorkflowNotFound,
 )
+from pgqrs.filters import RunFilter
 from pgqrs.retry import RetryPolicy
-from pgqrs.types import DeadLetter, QueueMetrics, RunStatus, StepStatus, WorkerInfo, WorkerStatus
+from pgqrs.types import (
+    BulkReason,
+    BulkResult,
+    DeadLetter,
+    Event,
+    FailureGroup,
+    QueueMetrics,
+    RunCount,
+    RunStatus,
+    RunSummary,
+    Step,
+    StepStatus,
+    WorkerInfo,
+    WorkerStatus,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Admin",
     "AlreadyCompleted",
+    "BulkReason",
+    "BulkResult",
     "Clock",
     "Config",
     "ConfigError",
@@ -55,7 +72,9 @@ __all__ = [
     "Consumer",
     "DatabaseClock",
     "DeadLetter",
+    "Event",
     "ExecutionFailed",
+    "FailureGroup",
     "IdempotencyConflict",
     "InvalidTransition",
     "LeaseLost",
@@ -76,11 +95,15 @@ __all__ = [
     "Run",
     "RunCancelled",
     "RunDeleted",
+    "RunCount",
+    "RunFilter",
     "RunNotFound",
     "RunStatus",
+    "RunSummary",
     "SchemaMismatch",
     "SchemaNotInstalled",
     "SerializationError",
+    "Step",
     "StepFailed",
     "StepStatus",
     "Store",
