@@ -9,6 +9,7 @@
     only deleted runs             those
     a time (completed, or since)  what ended in that window and what has not ended, if that is little
     workflows                     a range per workflow and status
+    text of the last error        the runs that have one
     statuses, waiting_for         a range per status
     nothing of these              all runs, newest first
 
@@ -70,6 +71,7 @@ class Search:
         text = wanted.last_error_contains
         return {
             "statuses": _listed(self.statuses),
+            "ever": _ALWAYS[0],
             "any_workflow": int(self.workflow_ids is None),
             "workflow_ids": self.workflow_ids or (),
             "deleted": None if wanted.deleted is None else int(wanted.deleted),
@@ -116,7 +118,12 @@ async def page(db: Database, wanted: RunFilter, *, limit: int, before: int) -> t
 @store_call(Kind.READ, idempotent=True)
 async def count(db: Database, wanted: RunFilter, *, most: int) -> int:
     """How many there are, or `most` when there are at least as many."""
-    return len(await _run_ids(db, await _prepared(db, wanted), limit=most, before=NEWEST))
+    search = await _prepared(db, wanted)
+    found: set[int] = set()
+    for drive in await _drives(db, search):
+        if len(found) < most:
+            found.update(await _driven(db, search, drive, limit=most, before=NEWEST))
+    return min(len(found), most)
 
 
 @store_call(Kind.READ, idempotent=True)
@@ -129,8 +136,7 @@ async def failures(db: Database, since: Moment, *, most: int) -> tuple[list[Fail
     """ERROR runs that ended since then, grouped; True when there were more than `most`, and the newest were taken."""
     names = {each.workflow_id: each.name for each in await workflows.list_all(db)}
     ended_from = await _moment(db, since)
-    pairs = [(workflow_id, str(RunStatus.ERROR)) for workflow_id in names]
-    rows = await db.fetch(_SQL["failures_in_window"], pairs=pairs, ended_from=ended_from, most=most + 1)
+    rows = await db.fetch(_SQL["failures_in_window"], ended_of=list(names), ended_from=ended_from, most=most + 1)
     capped = sum(row[2] for row in rows) > most
     if capped:
         rows = await db.fetch(_SQL["newest_failures"], ended_from=ended_from, before=NEWEST, most=most)
@@ -156,7 +162,8 @@ async def _prepared(db: Database, wanted: RunFilter) -> Search:
         chosen = ((await workflows.get(db, wanted.workflow)).workflow_id,)
     elif wanted.workflow is not None:
         pattern = re.compile(re.escape(wanted.workflow).replace(r"\*", ".*"))
-        chosen = tuple(each.workflow_id for each in every if pattern.fullmatch(each.name))
+        matching = tuple(each.workflow_id for each in every if pattern.fullmatch(each.name))
+        chosen = None if len(matching) == len(every) else matching
     return Search(
         filter=wanted,
         workflow_ids=chosen,
@@ -173,14 +180,16 @@ async def _moment(db: Database, given: Moment | None) -> Any:
 
 
 async def _run_ids(db: Database, search: Search, *, limit: int, before: int) -> list[int]:
-    common = {**search.params(), "before": before, "most": limit}
-    found = []
-    for name, own in await _drives(db, search):
-        rows = await db.fetch(_SQL[name], **{**common, **own})
-        found.append([row[0] for row in rows])
+    found = [await _driven(db, search, drive, limit=limit, before=before) for drive in await _drives(db, search)]
     # A run that ends between two of the texts may be in both.
     merged = dict.fromkeys(heapq.merge(*found, reverse=True))
     return list(merged)[:limit]
+
+
+async def _driven(db: Database, search: Search, drive: Drive, *, limit: int, before: int) -> list[int]:
+    name, own = drive
+    rows = await db.fetch(_SQL[name], **{**search.params(), "before": before, "most": limit, **own})
+    return [row[0] for row in rows]
 
 
 async def _drives(db: Database, search: Search) -> list[Drive]:
@@ -199,7 +208,8 @@ async def _drives(db: Database, search: Search) -> list[Drive]:
     ):
         if drives:
             return [(name, {})]
-    return await _window(db, search) or _walks(search, search.statuses)
+    window = await _window(db, search)
+    return _walks(search, search.statuses) if window is None else window
 
 
 async def _rarest(db: Database, wanted: RunFilter) -> dict[str, str]:
@@ -218,17 +228,22 @@ async def _window(db: Database, search: Search) -> list[Drive] | None:
         return None
     if created_after is not None:
         ended_after = max(ended_after or _ALWAYS[0], created_after - CLOCK_SLACK)
-    ids = search.every_workflow if search.workflow_ids is None else search.workflow_ids
     window = {
-        "pairs": [(each, str(status)) for each in ids for status in search.statuses if status in ENDED],
+        "ended_of": search.every_workflow if search.workflow_ids is None else search.workflow_ids,
         "ended_from": ended_after or _ALWAYS[0],
         "ended_to": ended_before or _ALWAYS[1],
     }
-    counted = await db.fetch(_SQL["count_ended"], **window, most=SMALL_WINDOW + 1)
-    if counted[0][0] > SMALL_WINDOW:
-        return None
+    drives: list[Drive] = []
+    total = 0
+    for status in search.statuses:
+        if status in ENDED:
+            drives.append(("by_end", {**window, "ended_as": str(status)}))
+            rows = await db.fetch(_SQL["count_ended"], **drives[-1][1], most=SMALL_WINDOW + 1)
+            total += int(rows[0][0])
+        if total > SMALL_WINDOW:
+            return None
     live = [] if search.completed != (None, None) else [status for status in search.statuses if status in LIVE]
-    return [("by_end", window), *(_walks(search, live) if live else ())]
+    return drives + (_walks(search, live) if live else [])
 
 
 def _walks(search: Search, statuses: Sequence[RunStatus]) -> list[Drive]:
@@ -236,6 +251,8 @@ def _walks(search: Search, statuses: Sequence[RunStatus]) -> list[Drive]:
     ids = search.workflow_ids
     if ids is not None and len(ids) <= MOST_WORKFLOWS:
         return [("by_workflow", {"workflow_id": each, **listed}) for each in ids]
+    if search.filter.last_error_contains is not None:
+        return [("by_error", listed)]
     if len(statuses) == len(RunStatus):
         return [("newest", {})]
     return [("by_status", listed)]

@@ -2,8 +2,7 @@
 -- index in the order of that index; what else the filter says is looked at row by row.
 
 -- name: _match
-r.run_id < :before
-          and cast(:statuses as text) like '%,' || r.status || ',%'
+cast(:statuses as text) like '%,' || r.status || ',%'
           and (cast(:any_workflow as integer) = 1 or r.workflow_id {in workflow_ids})
           and (cast(:deleted as integer) is null
                or case when r.deleted_at is null then 0 else 1 end = cast(:deleted as integer))
@@ -27,7 +26,8 @@ r.run_id < :before
 
 -- name: newest
 select r.run_id from pgqrs_workflow_runs as r
-        where {include _match}
+        where r.run_id < :before
+          and {include _match}
 order by r.run_id desc
 limit :most;
 
@@ -36,42 +36,42 @@ limit :most;
 select run_id from (
     select run_id from (
         select r.run_id from pgqrs_workflow_runs as r
-        where r.workflow_id = :workflow_id and r.status = 'PENDING' and cast(:statuses as text) like '%,PENDING,%'
+        where r.workflow_id = :workflow_id and r.status = 'PENDING' and cast(:statuses as text) like '%,PENDING,%' and r.run_id < :before
           and {include _match}
         order by r.run_id desc limit :most
     ) as pending
   union all
     select run_id from (
         select r.run_id from pgqrs_workflow_runs as r
-        where r.workflow_id = :workflow_id and r.status = 'RUNNING' and cast(:statuses as text) like '%,RUNNING,%'
+        where r.workflow_id = :workflow_id and r.status = 'RUNNING' and cast(:statuses as text) like '%,RUNNING,%' and r.run_id < :before
           and {include _match}
         order by r.run_id desc limit :most
     ) as running
   union all
     select run_id from (
         select r.run_id from pgqrs_workflow_runs as r
-        where r.workflow_id = :workflow_id and r.status = 'PAUSED' and cast(:statuses as text) like '%,PAUSED,%'
+        where r.workflow_id = :workflow_id and r.status = 'PAUSED' and cast(:statuses as text) like '%,PAUSED,%' and r.run_id < :before
           and {include _match}
         order by r.run_id desc limit :most
     ) as paused
   union all
     select run_id from (
         select r.run_id from pgqrs_workflow_runs as r
-        where r.workflow_id = :workflow_id and r.status = 'SUCCESS' and cast(:statuses as text) like '%,SUCCESS,%'
+        where r.workflow_id = :workflow_id and r.status = 'SUCCESS' and cast(:statuses as text) like '%,SUCCESS,%' and r.run_id < :before
           and {include _match}
         order by r.run_id desc limit :most
     ) as success
   union all
     select run_id from (
         select r.run_id from pgqrs_workflow_runs as r
-        where r.workflow_id = :workflow_id and r.status = 'ERROR' and cast(:statuses as text) like '%,ERROR,%'
+        where r.workflow_id = :workflow_id and r.status = 'ERROR' and cast(:statuses as text) like '%,ERROR,%' and r.run_id < :before
           and {include _match}
         order by r.run_id desc limit :most
     ) as error
   union all
     select run_id from (
         select r.run_id from pgqrs_workflow_runs as r
-        where r.workflow_id = :workflow_id and r.status = 'CANCELLED' and cast(:statuses as text) like '%,CANCELLED,%'
+        where r.workflow_id = :workflow_id and r.status = 'CANCELLED' and cast(:statuses as text) like '%,CANCELLED,%' and r.run_id < :before
           and {include _match}
         order by r.run_id desc limit :most
     ) as cancelled
@@ -83,47 +83,55 @@ limit :most;
 select run_id from (
     select run_id from (
         select r.run_id from pgqrs_workflow_runs as r
-        where r.status = 'PENDING' and cast(:statuses as text) like '%,PENDING,%'
+        where r.status = 'PENDING' and cast(:statuses as text) like '%,PENDING,%' and r.run_id < :before
           and {include _match}
         order by r.run_id desc limit :most
     ) as pending
   union all
     select run_id from (
         select r.run_id from pgqrs_workflow_runs as r
-        where r.status = 'RUNNING' and cast(:statuses as text) like '%,RUNNING,%'
+        where r.status = 'RUNNING' and cast(:statuses as text) like '%,RUNNING,%' and r.run_id < :before
           and {include _match}
         order by r.run_id desc limit :most
     ) as running
   union all
     select run_id from (
         select r.run_id from pgqrs_workflow_runs as r
-        where r.status = 'PAUSED' and cast(:statuses as text) like '%,PAUSED,%'
+        where r.status = 'PAUSED' and cast(:statuses as text) like '%,PAUSED,%' and r.run_id < :before
           and {include _match}
         order by r.run_id desc limit :most
     ) as paused
   union all
     select run_id from (
         select r.run_id from pgqrs_workflow_runs as r
-        where r.status = 'SUCCESS' and cast(:statuses as text) like '%,SUCCESS,%'
+        where r.status = 'SUCCESS' and cast(:statuses as text) like '%,SUCCESS,%' and r.run_id < :before
           and {include _match}
         order by r.run_id desc limit :most
     ) as success
   union all
     select run_id from (
         select r.run_id from pgqrs_workflow_runs as r
-        where r.status = 'ERROR' and cast(:statuses as text) like '%,ERROR,%'
+        where r.status = 'ERROR' and cast(:statuses as text) like '%,ERROR,%' and r.run_id < :before
           and {include _match}
         order by r.run_id desc limit :most
     ) as error
   union all
     select run_id from (
         select r.run_id from pgqrs_workflow_runs as r
-        where r.status = 'CANCELLED' and cast(:statuses as text) like '%,CANCELLED,%'
+        where r.status = 'CANCELLED' and cast(:statuses as text) like '%,CANCELLED,%' and r.run_id < :before
           and {include _match}
         order by r.run_id desc limit :most
     ) as cancelled
 ) as found
 order by run_id desc
+limit :most;
+
+-- name: by_error
+-- Those that have failed at least once, or were cancelled for a reason.
+select r.run_id from pgqrs_workflow_runs as r
+where r.last_error is not null and r.run_id < :before
+          and {include _match}
+order by r.run_id desc
 limit :most;
 
 -- name: by_attribute
@@ -137,14 +145,14 @@ limit :most;
 
 -- name: by_signature
 select r.run_id from pgqrs_workflow_runs as r
-where r.error_signature = cast(:error_signature as text)
+where r.error_signature = :error_signature and r.error_signature is not null and r.run_id < :before
           and {include _match}
 order by r.run_id desc
 limit :most;
 
 -- name: by_parent
 select r.run_id from pgqrs_workflow_runs as r
-where r.parent_run_id = cast(:parent_run_id as bigint)
+where r.parent_run_id = :parent_run_id and r.parent_run_id is not null and r.run_id < :before
           and {include _match}
 order by r.run_id desc
 limit :most;
@@ -152,36 +160,35 @@ limit :most;
 -- name: by_key
 -- Deleted runs have given up their keys.
 select r.run_id from pgqrs_workflow_runs as r
-where r.idempotency_key = cast(:idempotency_key as text) and r.deleted_at is null
+where r.idempotency_key = :idempotency_key and r.idempotency_key is not null and r.deleted_at is null
+          and r.run_id + 0 < :before
           and {include _match}
 limit :most;
 
 -- name: by_deletion
--- Not many: retention takes them away.
+-- Not many: retention takes them away. (`+ 0`, here and below: SQLite would walk all runs, as it wants them in this order.)
 select r.run_id from pgqrs_workflow_runs as r
-where r.deleted_at is not null
+where r.deleted_at >= :ever and r.deleted_at is not null
+          and r.run_id + 0 < :before
           and {include _match}
-order by r.run_id desc
+order by r.run_id + 0 desc
 limit :most;
 
 -- name: by_end
--- Those that ended in a window, sorted: only for windows that `count_ended` finds small.
-select r.run_id
-from {rows pairs: workflow_id id, status text}
-cross join pgqrs_workflow_runs as r
-where r.workflow_id = pairs.workflow_id and r.status = pairs.status
-          and r.completed_at >= :ended_from and r.completed_at < :ended_to
+-- Those that ended so in a window, sorted: only for windows that `count_ended` finds small.
+select r.run_id from pgqrs_workflow_runs as r
+where r.workflow_id {in ended_of} and r.status = :ended_as
+          and r.completed_at >= :ended_from and r.completed_at < :ended_to and r.completed_at is not null
+          and r.run_id + 0 < :before
           and {include _match}
-order by r.run_id desc
+order by r.run_id + 0 desc
 limit :most;
 
 -- name: count_ended
 select count(*) from (
-    select 1 as one
-    from {rows pairs: workflow_id id, status text}
-    cross join pgqrs_workflow_runs as r
-    where r.workflow_id = pairs.workflow_id and r.status = pairs.status
-      and r.completed_at >= :ended_from and r.completed_at < :ended_to
+    select 1 as one from pgqrs_workflow_runs as r
+    where r.workflow_id {in ended_of} and r.status = :ended_as
+      and r.completed_at >= :ended_from and r.completed_at < :ended_to and r.completed_at is not null
     limit :most
 ) as found;
 
@@ -214,10 +221,9 @@ select {now} as now_at;
 select workflow_id, error_signature, count(*), min(completed_at) as first_at, max(completed_at) as last_at, max(run_id)
 from (
     select r.workflow_id, r.error_signature, r.completed_at, r.run_id
-    from {rows pairs: workflow_id id, status text}
-    cross join pgqrs_workflow_runs as r
-    where r.workflow_id = pairs.workflow_id and r.status = pairs.status and r.completed_at >= :ended_from
-      and r.deleted_at is null
+    from pgqrs_workflow_runs as r
+    where r.workflow_id {in ended_of} and r.status = 'ERROR' and r.completed_at >= :ended_from
+      and r.completed_at is not null and r.deleted_at is null
     limit :most
 ) as failed
 group by workflow_id, error_signature;

@@ -17,6 +17,9 @@ create index pgqrs_workflow_runs_deleted on pgqrs_workflow_runs (deleted_at)
 -- With the status in it, a search for one workflow's failures need not walk its successes, nor other workflows' failures.
 drop index {index pgqrs_workflow_runs_workflow};
 create index pgqrs_workflow_runs_workflow on pgqrs_workflow_runs (workflow_id, status, run_id desc);
+-- The text of errors is searched row by row: among the few that have one.
+create index pgqrs_workflow_runs_failed on pgqrs_workflow_runs (run_id desc)
+    where last_error is not null;
 -- With the run in it, a parent's children come newest first.
 drop index {index pgqrs_workflow_runs_parent};
 create index pgqrs_workflow_runs_parent on pgqrs_workflow_runs (parent_run_id, run_id desc)
