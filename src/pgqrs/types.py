@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -120,7 +120,7 @@ class RunSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class RunCount:
+class CappedCount:
     """How many; `capped` when there are more than were counted."""
 
     count: int
@@ -162,7 +162,7 @@ class BulkResult:
 
     verb: str
     dry_run: bool
-    matched: RunCount
+    matched: CappedCount
     run_ids: tuple[int, ...]
     done: int = 0
     skipped: int = 0
@@ -195,3 +195,94 @@ class Step:
     attempts: int
     started_at: datetime | None
     completed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDepth:
+    """What is live in a queue; numbers are at least so much when `capped`."""
+
+    queue: str
+    paused: bool
+    ready: int
+    scheduled: int
+    leased: int
+    dead: int
+    oldest_ready_age_seconds: float | None
+    capped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowMetrics:
+    """How a workflow fares: its runs now, and those that ended in SUCCESS or ERROR in the window.
+
+    `success_rate` is in percent. Durations go from a run's first start to its end; waits from its creation to its
+    first start. When `ended` is capped, rates and durations are those of the newest runs that were counted.
+    """
+
+    workflow: str
+    window: timedelta
+    runs: dict[RunStatus, CappedCount]
+    ended: CappedCount
+    success_rate: float | None
+    avg_duration: timedelta | None
+    p50_duration: timedelta | None
+    p95_duration: timedelta | None
+    p50_wait: timedelta | None
+    p95_wait: timedelta | None
+    queue: QueueDepth
+    live_workers: int
+
+    @property
+    def queue_depth(self) -> int:
+        """Runs that could be worked on now, if there were a worker."""
+        return self.queue.ready
+
+    @property
+    def oldest_ready_age_seconds(self) -> float | None:
+        return self.queue.oldest_ready_age_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerHealth:
+    """Workers by health: `stale` ones gave no sign of life within three leases, and never said goodbye."""
+
+    ready: int
+    stale: int
+    stopped: int
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRuns:
+    """The runs of a workflow that have not ended."""
+
+    workflow: str
+    pending: CappedCount
+    running: CappedCount
+    paused: CappedCount
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxStats:
+    unpublished: CappedCount
+    dead: CappedCount
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleStats:
+    total: int
+    paused: int
+    next_slot_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStats:
+    """A whole store at a glance. `runs` counts deleted ones, too; `database_bytes` is None for one in memory."""
+
+    schema_version: int
+    runs: dict[RunStatus, CappedCount]
+    live: tuple[LiveRuns, ...]
+    queues: tuple[QueueDepth, ...]
+    workers: WorkerHealth
+    outbox: OutboxStats
+    schedules: ScheduleStats
+    database_bytes: int | None

@@ -99,7 +99,7 @@ async def test_a_filter_finds_what_a_plain_look_finds(store, admin, clock, seed,
                 break
 
         assert found == expected, str(wanted)
-        assert await admin.count_runs(wanted) == pgqrs.RunCount(len(expected), capped=False)
+        assert await admin.count_runs(wanted) == pgqrs.CappedCount(len(expected), capped=False)
 
 
 def test_a_filter_is_the_same_after_it_was_written_down():

@@ -7,6 +7,7 @@ from typing import Any
 
 from pgqrs.api.arguments import checked_batch, checked_whole
 from pgqrs.api.direct import RunContext, create_run
+from pgqrs.api.metrics import MetricsVerbs
 from pgqrs.api.search import SearchVerbs
 from pgqrs.api.store import Store
 from pgqrs.clock import DatabaseClock
@@ -27,7 +28,7 @@ def admin(store: Store) -> Admin:
     return Admin(store)
 
 
-class Admin(SearchVerbs):
+class Admin(SearchVerbs, MetricsVerbs):
     def __init__(self, store: Store) -> None:
         self._store = store
 

@@ -19,9 +19,9 @@ from pgqrs.serialization import decode
 from pgqrs.types import (
     BulkReason,
     BulkResult,
+    CappedCount,
     Event,
     FailureGroup,
-    RunCount,
     RunStatus,
     RunSummary,
     Step,
@@ -76,7 +76,7 @@ class SearchVerbs:
         """The runs of a filter (a RunFilter, its text, or its fields), newest first; `page.next_cursor` leads on."""
         return await page_of(self._store, _wanted(filter, fields), limit=limit, cursor=cursor)
 
-    async def count_runs(self, filter: Filter = None, **fields: Any) -> RunCount:  # noqa: A002
+    async def count_runs(self, filter: Filter = None, **fields: Any) -> CappedCount:  # noqa: A002
         """How many there are, counted up to 10,000."""
         return await _counted(await self._store.ready(), _wanted(filter, fields))
 
@@ -187,7 +187,7 @@ class SearchVerbs:
         before = await search.newest_run_id(db) + 1
         prepared = await search.prepared(db, wanted)
         first = await search.run_ids(db, prepared, limit=MOST_COUNTED + 1, before=before)
-        matched = RunCount(min(len(first), MOST_COUNTED), len(first) > MOST_COUNTED)
+        matched = CappedCount(min(len(first), MOST_COUNTED), len(first) > MOST_COUNTED)
         shown = tuple(first[:SHOWN_IDS])
         if dry_run:
             return BulkResult(verb, dry_run=True, matched=matched, run_ids=shown)
@@ -256,9 +256,9 @@ def _bulk_filter(
     return wanted if wanted.statuses else wanted.with_changes(status=statuses)
 
 
-async def _counted(db: Driver, wanted: RunFilter) -> RunCount:
+async def _counted(db: Driver, wanted: RunFilter) -> CappedCount:
     number = await search.count(db, wanted, most=MOST_COUNTED + 1)
-    return RunCount(min(number, MOST_COUNTED), number > MOST_COUNTED)
+    return CappedCount(min(number, MOST_COUNTED), number > MOST_COUNTED)
 
 
 def _to_cursor(run_id: int) -> str:
