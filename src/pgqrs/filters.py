@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +14,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from pgqrs.errors import ConfigError
+from pgqrs.errors import ConfigError, SerializationError
+from pgqrs.serialization import encode
 from pgqrs.types import RunStatus
 
 # What the attributes by which runs are found can hold at most (a trigger leaves out longer ones).
@@ -172,7 +172,10 @@ def _as_json(name: Any, value: Any) -> str:
         raise ConfigError(
             f"runs are found by attributes that are text, numbers, booleans or None, not by {name!r} = {value!r}"
         )
-    return json.dumps(value)
+    try:
+        return encode(value)
+    except SerializationError as error:
+        raise ConfigError(f"runs cannot be found by {name!r} = {value!r}: {error.reason}") from None
 
 
 def _check_text(name: str, value: Any) -> None:

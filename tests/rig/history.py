@@ -36,6 +36,12 @@ _ATTRIBUTES = Query(
     from {rows given: name text, value text, run_id id}
     where true""",
 )
+# PostgreSQL counts by itself, and has not seen the ids that were given.
+_NEXT_ID = Query(
+    "next_id",
+    """
+    select setval(pg_get_serial_sequence(:table, 'run_id'), (select max(run_id) from pgqrs_workflow_runs))""",
+)
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,8 @@ async def write(store: Store, past: list[PastRun]) -> None:
     async def both(unit) -> None:
         await unit.execute(_INSERT, given=rows)
         await unit.execute(_ATTRIBUTES, given=attributes)
+        if unit.dialect.is_postgres:
+            await unit.fetch(_NEXT_ID, table=f'"{unit.dialect.schema}".pgqrs_workflow_runs')
 
     await store.database.perform(both, kind=Kind.UNIT, idempotent=False)
 

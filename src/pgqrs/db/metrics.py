@@ -62,7 +62,7 @@ async def of_workflow(db: Database, name: str, *, window: timedelta, live_within
         p50_wait=_percentile(waits, 0.50),
         p95_wait=_percentile(waits, 0.95),
         queue=depth,
-        live_workers=await workflows.count_live_workers(db, queue.queue_id, within=live_within),
+        live_workers=await workflows.count_live_workers(db, found, within=live_within),
     )
 
 
