@@ -136,10 +136,16 @@ async def failures(db: Database, since: Moment, *, most: int) -> tuple[list[Fail
     """ERROR runs that ended since then, grouped; True when there were more than `most`, and the newest were taken."""
     names = {each.workflow_id: each.name for each in await workflows.list_all(db)}
     ended_from = await _moment(db, since)
-    rows = await db.fetch(_SQL["failures_in_window"], ended_of=list(names), ended_from=ended_from, most=most + 1)
-    capped = sum(row[2] for row in rows) > most
-    if capped:
-        rows = await db.fetch(_SQL["newest_failures"], ended_from=ended_from, before=NEWEST, most=most)
+    window = {
+        "ended_of": list(names),
+        "ended_as": str(RunStatus.ERROR),
+        "ended_from": ended_from,
+        "ended_to": _ALWAYS[1],
+    }
+    counted = await db.fetch(_SQL["count_ended"], **window, most=most + 1)
+    name = "failures_in_window" if counted[0][0] <= most else "newest_failures"
+    rows = await db.fetch(_SQL[name], ended_of=list(names), ended_from=ended_from, before=NEWEST, most=most)
+    capped = name == "newest_failures" and sum(row[2] for row in rows) >= most
     examples = {
         summary.run_id: summary.last_error for summary in await _summaries(db, None, [row[5] for row in rows])
     }
