@@ -311,18 +311,22 @@ async def test_more_runs_than_one_batch_are_all_done(store, flow, admin, monkeyp
 
 async def test_runs_that_come_after_the_call_began_are_not_touched(store, flow, admin, monkeypatch):
     await flow.trigger_many([1, 2]).execute(store)
-    cancel = verbs.lifecycle.cancel
+    cancel, prepared = verbs.lifecycle.cancel, search.prepared
     late = []
 
-    async def and_one_more(db, run_id, **options):
-        late.append(await flow.trigger(3).execute(store))
-        return await cancel(db, run_id, **options)
+    def and_one_more(call):
+        async def calling(*args, **options):
+            late.append(await flow.trigger(3).execute(store))
+            return await call(*args, **options)
+
+        return calling
 
     monkeypatch.setattr(verbs, "BULK_BATCH", 1)
-    monkeypatch.setattr(verbs.lifecycle, "cancel", and_one_more)
+    monkeypatch.setattr(verbs.lifecycle, "cancel", and_one_more(cancel))
+    monkeypatch.setattr(search, "prepared", and_one_more(prepared))
     result = await admin.cancel_runs(workflow="flow", dry_run=False)
 
-    assert result.done == 2
+    assert (result.matched.count, result.done, len(late)) == (2, 2, 3)
     assert {(await statuses(admin))[run_id] for run_id in late} == {"PENDING"}
 
 

@@ -28,6 +28,11 @@ SORTING = {"by_deletion", "by_end", "by_workflow", "by_status"}
 OWN_NAME = {
     "pgqrs_workflow_runs_pkey": "INTEGER PRIMARY KEY",
     "pgqrs_run_attributes_pkey": "sqlite_autoindex_pgqrs_run_attributes_1",
+    # And tells how much of it is a condition.
+    "pgqrs_workflow_runs_workflow": "pgqrs_workflow_runs_workflow (workflow_id=? AND status=? AND run_id",
+    "pgqrs_workflow_runs_status": "pgqrs_workflow_runs_status (status=? AND run_id",
+    "pgqrs_workflow_runs_signature": "pgqrs_workflow_runs_signature (error_signature=? AND run_id",
+    "pgqrs_workflow_runs_parent": "pgqrs_workflow_runs_parent (parent_run_id=? AND run_id",
 }
 OWN = {
     "workflow_id": 1,
