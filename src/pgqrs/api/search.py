@@ -48,7 +48,7 @@ _DELETED_FROM = search.ENDED
 Filter = RunFilter | str | None
 
 
-class RunPage(list[RunSummary]):
+class SummaryPage(list[RunSummary]):
     """A page of runs, newest first; `next_cursor` leads on, None after the last."""
 
     next_cursor: str | None = None
@@ -72,7 +72,7 @@ class SearchVerbs:
         limit: int = 50,
         cursor: str | None = None,
         **fields: Any,
-    ) -> RunPage:
+    ) -> SummaryPage:
         """The runs of a filter (a RunFilter, its text, or its fields), newest first; `page.next_cursor` leads on."""
         return await page_of(self._store, _wanted(filter, fields), limit=limit, cursor=cursor)
 
@@ -212,11 +212,11 @@ class SearchVerbs:
         )
 
 
-async def page_of(store: Store, wanted: RunFilter, *, limit: int, cursor: str | None) -> RunPage:
+async def page_of(store: Store, wanted: RunFilter, *, limit: int, cursor: str | None) -> SummaryPage:
     """A page of runs and where the next begins."""
     before = search.NEWEST if cursor is None else _from_cursor(cursor)
     found, last = await search.page(await store.ready(), wanted, limit=checked_batch("limit", limit), before=before)
-    page = RunPage(found)
+    page = SummaryPage(found)
     page.next_cursor = None if last is None else _to_cursor(last)
     return page
 
