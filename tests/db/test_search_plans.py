@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from pgqrs.db import search
+from pgqrs.db import metrics, search
 from pgqrs.filters import RunFilter
 from rig.history import random_past, write
 from rig.plans import explained
@@ -74,8 +74,30 @@ async def test_each_text_of_the_search_reads_a_range_of_its_index(filled, name):
 
 
 def walks(node):
-    return ("Seq Scan" in node and "pgqrs_" in node) or node.startswith("SCAN pgqrs_") or node in ("SCAN r", "SCAN a")
+    return (
+        ("Seq Scan" in node and "pgqrs_" in node)
+        or node.startswith(("SCAN pgqrs_workflow_runs", "SCAN pgqrs_run_", "SCAN pgqrs_messages"))
+        or node in ("SCAN r", "SCAN a")
+    )
 
 
 def test_every_text_that_drives_a_search_has_its_plan_tested():
     assert {name for name in search._SQL if name.startswith("by_")} | {"newest"} == set(DRIVES)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "runs_by_status",
+        "runs_of_workflow_by_status",
+        "ended_sample",
+        "queue_depths",
+        "exhausted_depths",
+        "live_runs_by_workflow",
+    ],
+)
+async def test_metrics_read_index_ranges_only(filled, name):
+    params = {"workflow_id": 1, "window": 3600.0, "most": 100, "queue_ids": [1], "levels": 100}
+    nodes = await explained(filled, metrics._SQL[name], params)
+
+    assert not [node for node in nodes if walks(node) or node == "SCAN m"], nodes
