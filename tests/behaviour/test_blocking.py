@@ -50,3 +50,16 @@ def test_workflows_work_without_await(plain):
     run = blocking.workflow("double").get_run(run_id, plain)
     assert (run.status, run.output()) == ("SUCCESS", 42)
     assert run.result() == 42
+
+
+def test_runs_are_found_page_by_page_without_await(plain):
+    plain.create_workflow("double")
+    flow = blocking.workflow("double")
+    ids = flow.trigger_many([1, 2, 3]).execute(plain)
+
+    page = flow.runs(plain, limit=2)
+    rest = flow.runs(plain, limit=2, cursor=page.next_cursor)
+
+    assert [run.run_id for run in [*page, *rest]] == ids[::-1]
+    assert blocking.admin(plain).count_runs("workflow:double").count == 3
+    assert blocking.workflow_metrics("double", plain).queue_depth == 3

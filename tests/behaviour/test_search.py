@@ -142,6 +142,23 @@ async def test_a_run_that_was_deleted_is_found_only_when_asked_for(store, flow, 
     assert list(await statuses(admin, filter="deleted:any")) == [gone, kept]
 
 
+async def test_the_runs_of_a_workflow_are_whole_and_filtered_alike(store, flow, admin, work):
+    await store.create_workflow("other")
+    await pgqrs.workflow("other").trigger(0).execute(store)
+    ids = await flow.trigger_many([1, 2, 3], attributes={"a": 1}).execute(store)
+    await work(succeed)
+
+    page = await flow.runs(store, status="success", attributes={"a": 1}, limit=2)
+    rest = await flow.runs(store, limit=2, cursor=page.next_cursor)
+
+    assert [run.output() for run in [*page, *rest]] == [3, 2, 1]
+    assert (len(page), rest.next_cursor) == (2, None)
+    assert [event.event_type for event in await flow.events(ids[0], store)] == ["created", "succeeded"]
+    assert (await flow.metrics(store)).success_rate == 100
+    with pytest.raises(pgqrs.RunNotFound):
+        await flow.events(1, store)
+
+
 # -- failures --------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from pgqrs.api.arguments import checked_batch, checked_whole
 from pgqrs.db import history, lifecycle, search
 from pgqrs.db.driver import Driver
 from pgqrs.db.tables import runs, workflows
+from pgqrs.db.tables.runs import RunRow
 from pgqrs.errors import ConfigError, ConnectionFailed, InvalidTransition, NotFound, PgqrsError
 from pgqrs.filters import RunFilter
 from pgqrs.serialization import decode
@@ -74,11 +75,11 @@ class SearchVerbs:
         **fields: Any,
     ) -> SummaryPage:
         """The runs of a filter (a RunFilter, its text, or its fields), newest first; `page.next_cursor` leads on."""
-        return await page_of(self._store, _wanted(filter, fields), limit=limit, cursor=cursor)
+        return await page_of(self._store, wanted_by(filter, fields), limit=limit, cursor=cursor)
 
     async def count_runs(self, filter: Filter = None, **fields: Any) -> CappedCount:  # noqa: A002
         """How many there are, counted up to 10,000."""
-        return await _counted(await self._store.ready(), _wanted(filter, fields))
+        return await _counted(await self._store.ready(), wanted_by(filter, fields))
 
     async def failures(self, *, since: datetime | timedelta = timedelta(hours=24), limit: int = 100) -> FailureList:
         """Runs that ended in ERROR since then, grouped by workflow and error signature, the largest groups first."""
@@ -212,6 +213,18 @@ class SearchVerbs:
         )
 
 
+async def rows_of(
+    store: Store, wanted: RunFilter, *, limit: int, cursor: str | None
+) -> tuple[list[RunRow], str | None]:
+    """A page of runs with everything about them, and where the next begins."""
+    db = await store.ready()
+    before = search.NEWEST if cursor is None else _from_cursor(cursor)
+    prepared = await search.prepared(db, wanted)
+    found = await search.run_ids(db, prepared, limit=checked_batch("limit", limit), before=before)
+    rows = await runs.several(db, found) if found else []
+    return rows, _to_cursor(found[-1]) if len(found) == limit else None
+
+
 async def page_of(store: Store, wanted: RunFilter, *, limit: int, cursor: str | None) -> SummaryPage:
     """A page of runs and where the next begins."""
     before = search.NEWEST if cursor is None else _from_cursor(cursor)
@@ -236,7 +249,8 @@ async def events_of(store: Store, run_id: int, *, limit: int = 100, after: int =
     ]
 
 
-def _wanted(given: Filter, fields: dict[str, Any]) -> RunFilter:
+def wanted_by(given: Filter, fields: dict[str, Any]) -> RunFilter:
+    """The filter, with the fields that were named beside it."""
     wanted = RunFilter.parse(given) if isinstance(given, str) else given or RunFilter()
     if not isinstance(wanted, RunFilter):
         raise ConfigError(f"a filter is a RunFilter or its text, not {given!r}")
@@ -250,7 +264,7 @@ def _wanted(given: Filter, fields: dict[str, Any]) -> RunFilter:
 def _bulk_filter(
     verb: str, given: Filter, fields: dict[str, Any], statuses: Sequence[RunStatus], *, everything: bool
 ) -> RunFilter:
-    wanted = _wanted(given, fields)
+    wanted = wanted_by(given, fields)
     if wanted.is_empty and not everything:
         raise ConfigError(f"{verb} without a filter would take every run; name some, or say everything=True")
     return wanted if wanted.statuses else wanted.with_changes(status=statuses)
