@@ -4,6 +4,7 @@ from pgqrs.api.admin import Admin, admin
 from pgqrs.api.connect import connect, connect_with
 from pgqrs.api.consumer import Consumer, Message
 from pgqrs.api.dispatcher import Dispatcher, dispatcher
+from pgqrs.api.metrics import workflow_metrics
 from pgqrs.api.producer import Producer
 from pgqrs.api.run import Run
 from pgqrs.api.store import Store
@@ -47,16 +48,31 @@ from pgqrs.errors import (
     WaitTimeout,
     WorkflowNotFound,
 )
+from pgqrs.filters import RunFilter
 from pgqrs.retry import RetryPolicy
 from pgqrs.types import (
+    BulkReason,
+    BulkResult,
+    CappedCount,
     DeadLetter,
+    Event,
+    FailureGroup,
+    LiveRuns,
     OutboxCounts,
     OutboxEvent,
+    OutboxStats,
+    QueueDepth,
     QueueMetrics,
     RunStatus,
+    RunSummary,
+    ScheduleStats,
+    Step,
     StepStatus,
+    StoreStats,
+    WorkerHealth,
     WorkerInfo,
     WorkerStatus,
+    WorkflowMetrics,
 )
 
 __version__ = "0.1.0"
@@ -64,7 +80,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Admin",
     "AlreadyCompleted",
+    "BulkReason",
+    "BulkResult",
     "CallablePublisher",
+    "CappedCount",
     "Clock",
     "Config",
     "ConfigError",
@@ -73,11 +92,14 @@ __all__ = [
     "DatabaseClock",
     "DeadLetter",
     "Dispatcher",
+    "Event",
     "ExecutionFailed",
+    "FailureGroup",
     "HttpPublisher",
     "IdempotencyConflict",
     "InvalidTransition",
     "LeaseLost",
+    "LiveRuns",
     "ManualClock",
     "Message",
     "NoActiveWorker",
@@ -86,6 +108,7 @@ __all__ = [
     "NotifyPublisher",
     "OutboxCounts",
     "OutboxEvent",
+    "OutboxStats",
     "PauseError",
     "PayloadTooLarge",
     "PermanentError",
@@ -94,26 +117,34 @@ __all__ = [
     "PublishFailed",
     "Publisher",
     "PyWorkflow",
+    "QueueDepth",
     "QueueMetrics",
     "QueueNotFound",
     "RetryPolicy",
     "Run",
     "RunCancelled",
     "RunDeleted",
+    "RunFilter",
     "RunNotFound",
     "RunStatus",
+    "RunSummary",
+    "ScheduleStats",
     "SchemaMismatch",
     "SchemaNotInstalled",
     "SerializationError",
+    "Step",
     "StepFailed",
     "StepStatus",
     "Store",
+    "StoreStats",
     "TransientError",
     "WaitTimeout",
     "Worker",
+    "WorkerHealth",
     "WorkerInfo",
     "WorkerStatus",
     "Workflow",
+    "WorkflowMetrics",
     "WorkflowNotFound",
     "__version__",
     "admin",
@@ -129,4 +160,5 @@ __all__ = [
     "worker",
     "workflow",
     "workflow_decorator",
+    "workflow_metrics",
 ]

@@ -14,6 +14,7 @@ return is given when it is there, and `async for` is `for`.
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -26,6 +27,7 @@ from pgqrs.api.connect import connect as _connect
 from pgqrs.api.consumer import Consumer, Message
 from pgqrs.api.dispatcher import Dispatcher
 from pgqrs.api.dispatcher import dispatcher as _dispatcher
+from pgqrs.api.metrics import workflow_metrics as _workflow_metrics
 from pgqrs.api.outbox_admin import OutboxAdmin
 from pgqrs.api.producer import Producer
 from pgqrs.api.run import Run
@@ -126,7 +128,10 @@ def _wrapped(value: Any) -> Any:
     if isinstance(value, AsyncIterator):
         return _iterated(value)
     if isinstance(value, list) and value and isinstance(value[0], _OURS):
-        return [Blocking(each) for each in value]
+        # A copy: a page keeps its cursor.
+        wrapped = copy.copy(value)
+        wrapped[:] = [Blocking(each) for each in value]
+        return wrapped
     return value
 
 
@@ -161,3 +166,4 @@ workflow = _blocking(_workflow)
 consumer = _blocking(_consumer)
 worker = _blocking(_worker)
 dispatcher = _blocking(_dispatcher)
+workflow_metrics = _blocking(_workflow_metrics)

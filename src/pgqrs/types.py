@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -123,3 +123,209 @@ class OutboxCounts:
     dead: int
     published: int
     oldest_pending_age_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """A run as lists show it: without its input, output and error."""
+
+    run_id: int
+    workflow: str
+    status: RunStatus
+    last_error: str | None
+    error_signature: str | None
+    created_at: datetime
+    started_at: datetime | None
+    paused_at: datetime | None
+    completed_at: datetime | None
+    updated_at: datetime
+    worker_id: int | None
+    attempt: int
+    max_attempts: int
+    priority: int
+    idempotency_key: str | None
+    parent_run_id: int | None
+    dead_letter_of: int | None
+    waiting_for: str | None
+    deleted_at: datetime | None
+    delete_reason: str | None
+    attributes_text: str | None
+    progress_text: str | None
+
+    @property
+    def attributes(self) -> Any:
+        return None if self.attributes_text is None else decode(self.attributes_text)
+
+    @property
+    def progress(self) -> Any:
+        """What `ctx.progress` said last: done, total and note; None when it said nothing."""
+        return None if self.progress_text is None else decode(self.progress_text)
+
+
+@dataclass(frozen=True, slots=True)
+class CappedCount:
+    """How many; `capped` when there are more than were counted."""
+
+    count: int
+    capped: bool
+
+    def __str__(self) -> str:
+        return f"{self.count:,}+" if self.capped else f"{self.count:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Failures of one workflow that are the same but for what varies in their messages."""
+
+    workflow: str
+    error_signature: str | None
+    count: int
+    first_at: datetime
+    last_at: datetime
+    example_run_id: int
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BulkReason:
+    """Why a bulk verb did not do a run: `skipped` when its state does not allow it, else `failed`."""
+
+    run_id: int
+    outcome: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BulkResult:
+    """What a bulk verb did, or would do (`dry_run`).
+
+    `matched` and `run_ids` (the first of them, newest first) are what the filter found when it began; `reasons` are
+    the first of those that were not done.
+    """
+
+    verb: str
+    dry_run: bool
+    matched: CappedCount
+    run_ids: tuple[int, ...]
+    done: int = 0
+    skipped: int = 0
+    failed: int = 0
+    reasons: tuple[BulkReason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a run."""
+
+    event_id: int
+    run_id: int
+    event_type: str
+    data: Any
+    actor: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is on record of a step, values decoded."""
+
+    step_id: str
+    ordinal: int
+    status: StepStatus
+    input: Any
+    output: Any
+    error: Any
+    attempts: int
+    started_at: datetime | None
+    completed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDepth:
+    """What is live in a queue; numbers are at least so much when `capped`."""
+
+    queue: str
+    paused: bool
+    ready: int
+    scheduled: int
+    leased: int
+    dead: int
+    oldest_ready_age_seconds: float | None
+    capped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowMetrics:
+    """How a workflow fares: its runs now, and those that ended in SUCCESS or ERROR in the window.
+
+    `success_rate` is in percent. Durations go from a run's first start to its end; waits from its creation to its
+    first start. When `ended` is capped, rates and durations are those of the newest runs that were counted.
+    """
+
+    workflow: str
+    window: timedelta
+    runs: dict[RunStatus, CappedCount]
+    ended: CappedCount
+    success_rate: float | None
+    avg_duration: timedelta | None
+    p50_duration: timedelta | None
+    p95_duration: timedelta | None
+    p50_wait: timedelta | None
+    p95_wait: timedelta | None
+    queue: QueueDepth
+    live_workers: int
+
+    @property
+    def queue_depth(self) -> int:
+        """Runs that could be worked on now, if there were a worker."""
+        return self.queue.ready
+
+    @property
+    def oldest_ready_age_seconds(self) -> float | None:
+        return self.queue.oldest_ready_age_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerHealth:
+    """Workers by health: `stale` ones gave no sign of life within three leases, and never said goodbye."""
+
+    ready: int
+    stale: int
+    stopped: int
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRuns:
+    """The runs of a workflow that have not ended."""
+
+    workflow: str
+    pending: CappedCount
+    running: CappedCount
+    paused: CappedCount
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxStats:
+    unpublished: CappedCount
+    dead: CappedCount
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleStats:
+    total: int
+    paused: int
+    next_slot_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStats:
+    """A whole store at a glance. `runs` counts deleted ones, too; `database_bytes` is None for one in memory."""
+
+    schema_version: int
+    runs: dict[RunStatus, CappedCount]
+    live: tuple[LiveRuns, ...]
+    queues: tuple[QueueDepth, ...]
+    workers: WorkerHealth
+    outbox: OutboxStats
+    schedules: ScheduleStats
+    database_bytes: int | None

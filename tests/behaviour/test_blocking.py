@@ -64,3 +64,16 @@ def test_the_outbox_is_published_without_await(plain):
 
     assert got == [7]
     assert blocking.admin(plain).outbox.counts().published == 1
+
+
+def test_runs_are_found_page_by_page_without_await(plain):
+    plain.create_workflow("double")
+    flow = blocking.workflow("double")
+    ids = flow.trigger_many([1, 2, 3]).execute(plain)
+
+    page = flow.runs(plain, limit=2)
+    rest = flow.runs(plain, limit=2, cursor=page.next_cursor)
+
+    assert [run.run_id for run in [*page, *rest]] == ids[::-1]
+    assert blocking.admin(plain).count_runs("workflow:double").count == 3
+    assert blocking.workflow_metrics("double", plain).queue_depth == 3

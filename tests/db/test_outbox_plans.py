@@ -5,7 +5,7 @@ import pytest
 from pgqrs.db.queries import Query
 from pgqrs.db.tables import outbox
 from rig.outbox import emit, new_runs
-from rig.plans import nodes_of
+from rig.plans import explained
 
 HOT = {
     "look": {"most": 256},
@@ -38,7 +38,7 @@ async def filled(store):
 
 async def test_no_statement_of_a_dispatcher_walks_the_table_or_sorts_a_backlog(filled):
     for name, params in HOT.items():
-        nodes = await nodes_of(filled.database, outbox._SQL[name], params)
+        nodes = await explained(filled, outbox._SQL[name], params)
         walked = [
             node
             for node in nodes
@@ -54,7 +54,7 @@ async def test_no_statement_of_a_dispatcher_walks_the_table_or_sorts_a_backlog(f
 async def test_each_statement_uses_the_index_that_was_made_for_it(filled):
     """Without statistics, all indexes of open events look alike to a planner: the texts must leave it no choice."""
     for name, params in HOT.items():
-        nodes = " ".join(await nodes_of(filled.database, outbox._SQL[name], params))
+        nodes = " ".join(await explained(filled, outbox._SQL[name], params))
 
         assert ("pgqrs_outbox_events_due" in nodes) == (name in BY_TIME), f"{name}: {nodes}"
         assert ("pgqrs_outbox_events_order" in nodes) == (name in BY_RUN), f"{name}: {nodes}"

@@ -1,13 +1,10 @@
 """Plans: the hot statements read index ranges, on tables that nobody has analysed, and sort nothing."""
 
-import json
-
 import pytest
 
-from pgqrs.api.store import Store
-from pgqrs.db.queries import Query
 from pgqrs.db.tables import messages, queues
 from pgqrs.db.tables.messages import Source
+from rig.plans import explained
 
 FENCES = [(1, 1), (2, 1)]
 HOT = {
@@ -30,25 +27,6 @@ POSTGRES_ONLY = {"lease_messages", "archive_messages"}
 SQLITE_ONLY = {"pick_messages", "take_messages", "copy_to_archive", "remove_messages"}
 
 
-async def explained(store: Store, name: str) -> list[str]:
-    """The plan's nodes as one line each."""
-    query, params = messages._SQL[name], HOT[name]
-    db = store.database
-    if db.dialect.is_postgres:
-        # What a pinned connection plans, for the statement as it is sent.
-        text = query.postgres_text or query.text
-        rows = await db.fetch(Query("explain", f"explain (format json) {text}"), **params)
-        return list(_nodes(json.loads(rows[0][0])[0]["Plan"]))
-    rows = await db.fetch(Query("explain", f"explain query plan {query.text}"), **params)
-    return [row[3] for row in rows]
-
-
-def _nodes(plan):
-    yield " ".join(str(plan[key]) for key in ("Node Type", "Relation Name", "Index Name") if key in plan)
-    for child in plan.get("Plans", ()):
-        yield from _nodes(child)
-
-
 @pytest.fixture
 async def filled(store):
     """20,000 messages that the planner has never heard of."""
@@ -63,7 +41,7 @@ async def filled(store):
 async def test_no_hot_statement_walks_a_table_or_sorts_a_backlog(filled):
     postgres = filled.database.dialect.is_postgres
     for name in HOT.keys() - (SQLITE_ONLY if postgres else POSTGRES_ONLY):
-        nodes = await explained(filled, name)
+        nodes = await explained(filled, messages._SQL[name], HOT[name])
         walked = [
             node
             for node in nodes
@@ -79,7 +57,8 @@ async def test_no_hot_statement_walks_a_table_or_sorts_a_backlog(filled):
 
 async def test_a_lease_reads_the_ready_index(filled):
     postgres = filled.database.dialect.is_postgres
-    nodes = await explained(filled, "lease_messages" if postgres else "pick_messages")
+    name = "lease_messages" if postgres else "pick_messages"
+    nodes = await explained(filled, messages._SQL[name], HOT[name])
 
     assert any("pgqrs_messages_ready" in node for node in nodes), nodes
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from pgqrs.api.arguments import checked_batch, checked_whole
 from pgqrs.api.direct import RunContext, create_run
+from pgqrs.api.metrics import MetricsVerbs
 from pgqrs.api.outbox_admin import OutboxAdmin
+from pgqrs.api.search import SearchVerbs
 from pgqrs.api.store import Store
 from pgqrs.clock import DatabaseClock
 from pgqrs.config import Config
@@ -27,7 +29,7 @@ def admin(store: Store) -> Admin:
     return Admin(store)
 
 
-class Admin:
+class Admin(SearchVerbs, MetricsVerbs):
     def __init__(self, store: Store) -> None:
         self._store = store
         self.outbox = OutboxAdmin(store)

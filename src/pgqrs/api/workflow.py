@@ -18,7 +18,9 @@ from pgqrs.api.arguments import (
     checked_time,
     checked_whole,
 )
+from pgqrs.api.metrics import workflow_metrics
 from pgqrs.api.run import Run
+from pgqrs.api.search import events_of, rows_of, wanted_by
 from pgqrs.config import Config
 from pgqrs.db import lifecycle
 from pgqrs.db.driver import Driver
@@ -33,7 +35,7 @@ from pgqrs.errors import ConfigError, NoActiveWorker, RunNotFound
 from pgqrs.names import checked_name
 from pgqrs.retry import RetryPolicy
 from pgqrs.serialization import encode
-from pgqrs.types import RunStatus
+from pgqrs.types import Event, WorkflowMetrics
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
@@ -140,23 +142,23 @@ class Workflow:
             raise RunNotFound(run_id)
         return Run(row, store, returns=self.handler.returns if self.handler else Any)
 
-    async def runs(
-        self, store: Store, *, status: RunStatus | str | None = None, limit: int = 50, cursor: int | None = None
-    ) -> RunPage:
-        """Newest first; `page.next_cursor` leads on."""
-        db = await store.ready()
-        found = await workflows.get(db, self.name)
-        rows = await runs.page(
-            db,
-            found.workflow_id,
-            status=None if status is None else RunStatus(status),
-            limit=checked_batch("limit", limit),
-            before=cursor,
-        )
+    async def runs(self, store: Store, *, limit: int = 50, cursor: str | None = None, **fields: Any) -> RunPage:
+        """Newest first; `fields` are those of RunFilter (status, attributes ...); `page.next_cursor` leads on."""
+        wanted = wanted_by(None, {**fields, "workflow": self.name})
+        rows, next_cursor = await rows_of(store, wanted, limit=limit, cursor=cursor)
         returns = self.handler.returns if self.handler else Any
         page = RunPage(Run(row, store, returns=returns) for row in rows)
-        page.next_cursor = rows[-1].run_id if len(rows) == limit else None
+        page.next_cursor = next_cursor
         return page
+
+    async def events(self, run_id: int, store: Store, *, limit: int = 100, after: int = 0) -> list[Event]:
+        """What happened to it, oldest first; the last one's `event_id` as `after` pages on."""
+        await self._ours(run_id, store)
+        return await events_of(store, run_id, limit=limit, after=after)
+
+    async def metrics(self, store: Store, *, window: timedelta | float = timedelta(hours=1)) -> WorkflowMetrics:
+        """Counts, success rate, durations and waits of its runs, and its queue; over the last `window`."""
+        return await workflow_metrics(self.name, store, window=window)
 
     async def steps(self, run_id: int, store: Store) -> list[StepRow]:
         return await runs.steps(await self._ours(run_id, store), run_id)
@@ -237,7 +239,7 @@ class Workflow:
 class RunPage(list[Run]):
     """A page of runs."""
 
-    next_cursor: int | None = None
+    next_cursor: str | None = None
 
 
 class TriggerOptions(TypedDict, total=False):

@@ -36,6 +36,7 @@ PINS = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
+    "enable_bitmapscan": "off",
     "search_path": "pg_catalog",
 }
 _PIN_LOCALLY = "begin; " + " ".join(f"set local {name} = '{value}';" for name, value in PINS.items())

@@ -14,6 +14,16 @@ create index pgqrs_workflow_runs_signature on pgqrs_workflow_runs (error_signatu
     where error_signature is not null;
 create index pgqrs_workflow_runs_deleted on pgqrs_workflow_runs (deleted_at)
     where deleted_at is not null;
+-- With the status in it, a search for one workflow's failures need not walk its successes, nor other workflows' failures.
+drop index {index pgqrs_workflow_runs_workflow};
+create index pgqrs_workflow_runs_workflow on pgqrs_workflow_runs (workflow_id, status, run_id desc);
+-- The text of errors is searched row by row: among the few that have one.
+create index pgqrs_workflow_runs_failed on pgqrs_workflow_runs (run_id desc)
+    where last_error is not null;
+-- With the run in it, a parent's children come newest first.
+drop index {index pgqrs_workflow_runs_parent};
+create index pgqrs_workflow_runs_parent on pgqrs_workflow_runs (parent_run_id, run_id desc)
+    where parent_run_id is not null;
 -- A run cannot be deleted without a look for its signals.
 create index pgqrs_signals_run on pgqrs_signals (run_id);
 

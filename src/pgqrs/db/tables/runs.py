@@ -12,7 +12,6 @@ from pgqrs.errors import RunNotFound
 from pgqrs.types import RunStatus, StepStatus
 
 _SQL = load(__package__, "runs")
-_NEWEST = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +86,9 @@ async def workflow_of(db: Database, run_id: int) -> str:
 
 
 @store_call(Kind.READ, idempotent=True)
-async def page(
-    db: Database, workflow_id: int, *, status: RunStatus | None, limit: int, before: int | None
-) -> list[RunRow]:
-    rows = await db.fetch(
-        _SQL["list_runs"],
-        workflow_id=workflow_id,
-        status=None if status is None else str(status),
-        most=limit,
-        before=_NEWEST if before is None else before,
-    )
-    return [_row(row) for row in rows]
+async def several(db: Database, run_ids: Sequence[int]) -> list[RunRow]:
+    """Those of the given that are there, newest first."""
+    return [_row(row) for row in await db.fetch(_SQL["get_runs"], run_ids=run_ids)]
 
 
 @store_call(Kind.READ, idempotent=True)

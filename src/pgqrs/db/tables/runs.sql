@@ -16,17 +16,12 @@ from pgqrs_workflow_runs as r
 join pgqrs_workflows as w on w.workflow_id = r.workflow_id
 where r.run_id = :run_id;
 
--- name: list_runs
--- Newest first, a page at a time, by the index on (workflow_id, run_id desc).
+-- name: get_runs
 select {include _run}
 from pgqrs_workflow_runs as r
-join pgqrs_workflows as w on w.workflow_id = r.workflow_id
-where r.workflow_id = :workflow_id
-  and r.run_id < :before
-  and r.deleted_at is null
-  and (cast(:status as text) is null or r.status = :status)
-order by r.run_id desc
-limit :most;
+cross join pgqrs_workflows as w
+where r.run_id {in run_ids} and w.workflow_id = r.workflow_id
+order by r.run_id desc;
 
 -- name: finished_runs
 -- Which of the given have come to an end, or are gone.
