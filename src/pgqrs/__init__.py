@@ -4,6 +4,7 @@ from pgqrs.api.admin import Admin, admin
 from pgqrs.api.connect import connect, connect_with
 from pgqrs.api.consumer import Consumer, Message
 from pgqrs.api.producer import Producer
+from pgqrs.api.retention import Retention, retention
 from pgqrs.api.run import Run
 from pgqrs.api.store import Store
 from pgqrs.api.using import using
@@ -41,7 +42,16 @@ from pgqrs.errors import (
     WorkflowNotFound,
 )
 from pgqrs.retry import RetryPolicy
-from pgqrs.types import DeadLetter, QueueMetrics, RunStatus, StepStatus, WorkerInfo, WorkerStatus
+from pgqrs.types import (
+    DeadLetter,
+    QueueMetrics,
+    RetentionPolicy,
+    RetentionReport,
+    RunStatus,
+    StepStatus,
+    WorkerInfo,
+    WorkerStatus,
+)
 
 __version__ = "0.1.0"
 
@@ -72,6 +82,9 @@ __all__ = [
     "PyWorkflow",
     "QueueMetrics",
     "QueueNotFound",
+    "Retention",
+    "RetentionPolicy",
+    "RetentionReport",
     "RetryPolicy",
     "Run",
     "RunCancelled",
@@ -98,6 +111,7 @@ __all__ = [
     "consumer",
     "discover_workflows",
     "poll_all",
+    "retention",
     "step",
     "using",
     "worker",

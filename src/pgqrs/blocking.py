@@ -25,6 +25,8 @@ from pgqrs.api.admin import admin as _admin
 from pgqrs.api.connect import connect as _connect
 from pgqrs.api.consumer import Consumer, Message
 from pgqrs.api.producer import Producer
+from pgqrs.api.retention import Retention
+from pgqrs.api.retention import retention as _retention
 from pgqrs.api.run import Run
 from pgqrs.api.store import Store
 from pgqrs.api.worker import Worker, WorkerBuilder
@@ -33,7 +35,7 @@ from pgqrs.api.worker import worker as _worker
 from pgqrs.api.workflow import Trigger, Workflow
 from pgqrs.api.workflow import workflow as _workflow
 
-_OURS = (Store, Producer, Consumer, Message, Admin, Run, Worker, WorkerBuilder, Workflow, Trigger)
+_OURS = (Store, Producer, Consumer, Message, Admin, Run, Worker, WorkerBuilder, Workflow, Trigger, Retention)
 
 
 class _Portal:
@@ -141,6 +143,7 @@ def _iterated(items: AsyncIterator[Any]) -> Iterator[Any]:
 
 
 admin = _blocking(_admin)
+retention = _blocking(_retention)
 workflow = _blocking(_workflow)
 consumer = _blocking(_consumer)
 worker = _blocking(_worker)
