@@ -23,6 +23,28 @@ def retention(store):
     return pgqrs.retention(store)
 
 
+class Waiting:
+    """A janitor that was told to go on in some seconds, and has waited for that long."""
+
+    def __init__(self, store):
+        self._time = 0.0
+        self._janitor = Janitor(store.database, store.config, monotonic=lambda: self._time)
+
+    async def turn(self):
+        seconds = await self._janitor.turn()
+        self.wait(seconds)
+        return seconds
+
+    def wait(self, seconds):
+        self._time += seconds
+
+    async def turn_too_early(self):
+        self.wait(-0.001)
+        seconds = await self._janitor.turn()
+        self.wait(0.001)
+        return seconds
+
+
 async def left(past):
     return await past.left("workflow_runs", "run_id")
 
@@ -473,7 +495,7 @@ async def test_a_janitor_deletes_one_batch_in_a_turn_and_then_rests(store, past,
     for _ in range(5):
         await past.run(age=10)
     await retention.keep("runs", days=7)
-    janitor = Janitor(store.database, store.config)
+    janitor = Waiting(store)
 
     counts, waits = [], []
     for _ in range(4):
@@ -485,10 +507,49 @@ async def test_a_janitor_deletes_one_batch_in_a_turn_and_then_rests(store, past,
     assert 45 < waits[3] < 75
 
 
+async def test_a_changed_policy_counts_from_the_next_batch_on(store, past, retention, clock, monkeypatch):
+    monkeypatch.setattr(module, "BATCH", 1)
+    for _ in range(4):
+        await past.run(age=10)
+    await retention.keep("runs", days=7)
+    janitor = Waiting(store)
+    await janitor.turn()
+
+    await retention.keep("runs", days=20, workflow="flow")
+    await janitor.turn()
+    assert len(await left(past)) == 3
+    clock.advance(61)
+    await retention.forget("runs", workflow="flow")
+    await janitor.turn()
+    assert len(await left(past)) == 2
+    await retention.forget("runs")
+    await janitor.turn()
+    assert len(await left(past)) == 2
+
+
+async def test_a_range_that_fails_does_not_keep_the_others(store, past, retention):
+    run_id = await past.run("PAUSED", age=10)
+    await past.outbox(run_id)
+    await past.run(age=10)
+    await retention.keep("runs", days=7)
+    await retention.keep("outbox", days=7)
+    janitor = Waiting(store)
+
+    def fail():
+        raise pgqrs.PgqrsError("no")
+
+    with faults.injected(faults.at("sql", "delete_outbox", fail, times=99)):
+        with pytest.raises(pgqrs.PgqrsError, match="no"):
+            await janitor.turn()
+        await janitor.turn()
+
+    assert await left(past) == [run_id]
+
+
 async def test_a_janitor_with_nothing_to_do_asks_one_question(store, past, retention):
     await past.run(age=1)
     await retention.keep("runs", days=7)
-    janitor = Janitor(store.database, store.config)
+    janitor = Waiting(store)
 
     with faults.recorded() as points:
         await janitor.turn()
@@ -503,7 +564,7 @@ async def test_one_janitor_works_while_the_others_leave_it_to_that_one(
     for _ in range(4):
         await past.run(age=10)
     await retention.keep("runs", days=7)
-    one, other = Janitor(store.database, store.config), Janitor(store.database, store.config)
+    one, other = Waiting(store), Waiting(store)
 
     await one.turn()
     waits = await other.turn()
@@ -516,20 +577,31 @@ async def test_one_janitor_works_while_the_others_leave_it_to_that_one(
     assert len(await left(past)) == 2
 
 
-async def test_what_had_to_wait_is_looked_at_again_after_an_hour(store, past, retention, monkeypatch, clock):
+async def test_a_hint_for_others_does_not_cut_a_pause_short(store, past, retention, monkeypatch):
+    monkeypatch.setattr(module, "BATCH", 1)
+    for _ in range(2):
+        await past.run(age=10)
+    await retention.keep("runs", days=7)
+    janitor = Waiting(store)
+    await janitor.turn()
+
+    assert await janitor.turn_too_early() == pytest.approx(0.001)
+    assert len(await left(past)) == 1
+
+
+async def test_what_had_to_wait_is_looked_at_again_after_an_hour(store, past, retention, clock):
     parent = await past.run("PAUSED", age=20)
     await past.run(age=20, parent=parent)
     await retention.keep("runs", days=7)
-    janitor = Janitor(store.database, store.config)
+    janitor = Waiting(store)
     await janitor.turn()
     await pgqrs.workflow("flow").cancel(parent, store)
 
     clock.advance(61)
     await janitor.turn()
     assert len(await left(past)) == 2
-    monkeypatch.setattr(module, "_ANEW_SECONDS", 0)
-    clock.advance(61)
-    await janitor.turn()
+    clock.advance(3600)
+    janitor.wait(3600)
     await janitor.turn()
 
     assert await left(past) == [parent]

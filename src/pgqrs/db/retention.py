@@ -116,9 +116,9 @@ async def ranges(db: Database) -> list[Range]:
 
 
 @store_call(Kind.READ, idempotent=True)
-async def due_ranges(db: Database) -> list[Range]:
-    """Those with something old enough in them, that nobody is at."""
-    return [Range(*row) for row in await db.fetch(_SQL["due_ranges"])]
+async def due_ranges(db: Database, *, mine: bool = False) -> list[Range]:
+    """Those with something old enough in them, that nobody is at (`mine`: nobody but the caller)."""
+    return [Range(*row) for row in await db.fetch(_SQL["due_ranges"], mine=int(mine))]
 
 
 @store_call(Kind.STATEMENT, idempotent=True)

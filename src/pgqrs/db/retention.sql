@@ -97,7 +97,7 @@ select g.what, g.workflow, g.status, g.keep_seconds, g.target_id, g.target_statu
 from (
 {include _ranges}
 ) as g
-where g.visible_after <= {now}
+where (g.visible_after <= {now} or cast(:mine as integer) = 1)
   and case g.what
     when 'runs' then exists (
         select 1 from pgqrs_workflow_runs as r

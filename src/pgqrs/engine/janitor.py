@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from pgqrs.config import Config
 from pgqrs.db import retention
@@ -37,12 +37,15 @@ COUNT_AT_MOST = 100_001
 class Janitor:
     """Any number of them may run: one works, the others leave it to that one."""
 
-    def __init__(self, db: Driver, config: Config) -> None:
+    def __init__(self, db: Driver, config: Config, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._db = db
+        # How long things took here; what is old enough, the database says.
+        self._monotonic = monotonic
         self._silent_seconds = max(_SILENT_AT_LEAST_SECONDS, 3 * config.lease_seconds)
         self._todo: list[Range] = []
+        self._policies: list[RetentionPolicy] = []
         self._places: dict[tuple[str, int, str], Place] = {}
-        self._began = time.monotonic()
+        self._began = self._monotonic()
         self._looked_at: set[tuple[str, int, str]] = set()
         self._turn_began = 0.0
         self._not_before = 0.0
@@ -50,29 +53,35 @@ class Janitor:
     async def turn(self) -> float:
         """One batch when there is something to delete; returns in how many seconds to go on."""
         # A hint that was meant for others brings a turn forward: pauses are the point here, so they are kept.
-        early = self._not_before - time.monotonic()
+        early = self._not_before - self._monotonic()
         if early > 0:
             return early
         seconds = await self._turn()
-        self._not_before = time.monotonic() + seconds
+        self._not_before = self._monotonic() + seconds
         return seconds
 
     async def _turn(self) -> float:
-        if not self._todo and not await self._find_work():
+        # A policy that was changed or forgotten counts from the next batch on: what is deleted does not come back.
+        if self._todo and await retention.policies(self._db) != self._policies:
+            self._todo = []
+            await self._find_work(mine=True)
+        if not self._todo and not await self._find_work(mine=False):
             return _REST_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load, guards no secret
-        if time.monotonic() - self._turn_began > _TURN_SECONDS / 3:
+        if self._monotonic() - self._turn_began > _TURN_SECONDS / 3:
             await retention.keep_turn(self._db, seconds=_TURN_SECONDS)
-            self._turn_began = time.monotonic()
-        given = self._todo[0]
-        began = time.monotonic()
+            self._turn_began = self._monotonic()
+        # Taken off first: should it fail, the others have their turn before it is found again.
+        given = self._todo.pop(0)
+        began = self._monotonic()
         batch = await self._delete(given, self._places.get(given.key, Place()))
         self._places[given.key] = batch.place
         if batch.done:
             self._looked_at.add(given.key)
-            del self._todo[0]
+        else:
+            self._todo.insert(0, given)
         if batch.deleted:
             log.debug("deleted %d of %s", batch.deleted, given.policy)
-        return _pause(time.monotonic() - began)
+        return _pause(self._monotonic() - began)
 
     async def sweep(self, ranges: Sequence[Range] | None = None) -> RetentionReport:
         """Everything that is due now, whoever else is at it; returns when it is done."""
@@ -81,13 +90,13 @@ class Janitor:
         for given in todo:
             place, done = Place(), False
             while not done:
-                began = time.monotonic()
+                began = self._monotonic()
                 batch = await self._delete(given, place)
                 tally.add(given, batch.deleted, batch.seen - batch.deleted)
                 place, done = batch.place, batch.done
                 if not done:
-                    await asyncio.sleep(_pause(time.monotonic() - began))
-        return tally.report(await self._policies(todo, ranges))
+                    await asyncio.sleep(_pause(self._monotonic() - began))
+        return tally.report(await self._reported(todo, ranges))
 
     async def count(self, ranges: Sequence[Range] | None = None) -> RetentionReport:
         """What `sweep` would delete; counts no further than `COUNT_AT_MOST` for each policy."""
@@ -98,18 +107,20 @@ class Janitor:
             if left > 0:
                 seen, deletable = await retention.count(self._db, self._complete(given), most=left)
                 tally.add(given, deletable, seen - deletable)
-        return tally.report(await self._policies(todo, ranges))
+        return tally.report(await self._reported(todo, ranges))
 
-    async def _find_work(self) -> bool:
-        if time.monotonic() - self._began > _ANEW_SECONDS:
-            self._began = time.monotonic()
+    async def _find_work(self, *, mine: bool) -> bool:
+        """`mine`: this one has the turn already."""
+        if self._monotonic() - self._began > _ANEW_SECONDS:
+            self._began = self._monotonic()
             self._places.clear()
             self._looked_at.clear()
-        due = await retention.due_ranges(self._db)
+        due = await retention.due_ranges(self._db, mine=mine)
         todo = [each for each in due if each.what not in _RARELY or each.key not in self._looked_at]
-        if not todo or not await retention.take_turn(self._db, seconds=_TURN_SECONDS):
+        if not todo or not (mine or await retention.take_turn(self._db, seconds=_TURN_SECONDS)):
             return False
-        self._turn_began = time.monotonic()
+        self._policies = await retention.policies(self._db)
+        self._turn_began = self._monotonic()
         self._todo = todo
         return True
 
@@ -119,7 +130,7 @@ class Janitor:
     def _complete(self, given: Range) -> Range:
         return dataclasses.replace(given, silent_seconds=max(given.keep_seconds, self._silent_seconds))
 
-    async def _policies(self, todo: Iterable[Range], given: Sequence[Range] | None) -> list[RetentionPolicy]:
+    async def _reported(self, todo: Iterable[Range], given: Sequence[Range] | None) -> list[RetentionPolicy]:
         """A policy with nothing to be applied to is reported too."""
         if given is None:
             return await retention.policies(self._db)
