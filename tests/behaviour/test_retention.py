@@ -414,14 +414,17 @@ async def test_the_slots_that_still_mean_something_stay(past, retention, monkeyp
     # 3: a schedule that is gone.
     for age in (100, 1):
         await past.slot(3, age=age)
+    # 4: old ones only, which are its newest.
+    await past.schedule(4, last=1)
+    for age in (100, 99):
+        await past.slot(4, age=age)
     await retention.keep("schedule_slots", days=30)
 
     dry = await retention.apply(dry_run=True)
     await retention.apply()
 
-    assert await past.left("schedule_slots", "schedule_id") == [1, 1, 2, 2, 2, 2, 3]
+    assert await past.left("schedule_slots", "schedule_id") == [1, 1, 2, 2, 2, 2, 3, 4, 4]
     assert dry.total == 6
-    assert len(await past.left("schedule_slots", "slot_at")) == 7
 
 
 async def test_the_slot_of_a_deleted_run_stays(past, retention):
