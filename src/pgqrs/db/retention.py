@@ -22,8 +22,6 @@ _SQL = load(__package__, "retention")
 What = Literal["runs", "deleted_runs", "archived_messages", "events", "outbox", "workers", "schedule_slots"]
 KINDS: tuple[What, ...] = get_args(What)
 
-# A schedule's newest slots stay, however old: people look at them, and the overlap of runs is told by them.
-NEWEST_SLOTS = 10
 # One parent may have a hundred thousand children: a batch detaches no more than this.
 _MOST_CHILDREN = 1_000
 
@@ -252,7 +250,7 @@ async def _delete_workers(db: Database, given: Range, batch: int, after: Place) 
 
 
 async def _delete_slots(db: Database, given: Range, batch: int) -> Batch:
-    rows = await db.fetch(_SQL["pick_slots"], batch=batch, keep=given.keep_seconds, newest=NEWEST_SLOTS)
+    rows = await db.fetch(_SQL["pick_slots"], batch=batch, keep=given.keep_seconds)
     deleted = await db.execute(_SQL["delete_slots"], given=[tuple(row) for row in rows]) if rows else 0
     return Batch(len(rows), deleted, Place(), done=len(rows) < batch)
 
@@ -262,4 +260,4 @@ def _bounds(given: Range) -> dict[str, Any]:
 
 
 def _of(given: Range) -> dict[str, Any]:
-    return {"apart": given.apart, "silent": given.silent_seconds, "newest": NEWEST_SLOTS}
+    return {"apart": given.apart, "silent": given.silent_seconds}

@@ -359,7 +359,8 @@ from (
         select n.slot_at from pgqrs_schedule_slots as n
         where n.schedule_id = ids.schedule_id
         order by n.slot_at desc
-        limit 1 offset :newest
+        -- Its ten newest. Written out: of a parameter here, Turso counts down once for all schedules together.
+        limit 1 offset 10
     ) as newest_at
     from ids
     left join pgqrs_schedules as s on s.schedule_id = ids.schedule_id
