@@ -4,7 +4,7 @@ import asyncio
 import importlib
 import sys
 
-ALL = ("archiving", "leases", "wakeups", "queues", "audit")
+ALL = ("archiving", "leases", "wakeups", "queues", "audit", "retention")
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ from pgqrs.api.consumer import Consumer, Message
 from pgqrs.api.dispatcher import Dispatcher, dispatcher
 from pgqrs.api.metrics import workflow_metrics
 from pgqrs.api.producer import Producer
+from pgqrs.api.retention import Retention, retention
 from pgqrs.api.run import Run
 from pgqrs.api.store import Store
 from pgqrs.api.using import using
@@ -63,6 +64,8 @@ from pgqrs.types import (
     OutboxStats,
     QueueDepth,
     QueueMetrics,
+    RetentionPolicy,
+    RetentionReport,
     RunStatus,
     RunSummary,
     ScheduleStats,
@@ -120,6 +123,9 @@ __all__ = [
     "QueueDepth",
     "QueueMetrics",
     "QueueNotFound",
+    "Retention",
+    "RetentionPolicy",
+    "RetentionReport",
     "RetryPolicy",
     "Run",
     "RunCancelled",
@@ -154,6 +160,7 @@ __all__ = [
     "discover_workflows",
     "dispatcher",
     "poll_all",
+    "retention",
     "step",
     "using",
     "verify_signature",

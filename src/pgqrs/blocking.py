@@ -30,6 +30,8 @@ from pgqrs.api.dispatcher import dispatcher as _dispatcher
 from pgqrs.api.metrics import workflow_metrics as _workflow_metrics
 from pgqrs.api.outbox_admin import OutboxAdmin
 from pgqrs.api.producer import Producer
+from pgqrs.api.retention import Retention
+from pgqrs.api.retention import retention as _retention
 from pgqrs.api.run import Run
 from pgqrs.api.store import Store
 from pgqrs.api.worker import Worker, WorkerBuilder
@@ -51,6 +53,7 @@ _OURS = (
     Trigger,
     Dispatcher,
     OutboxAdmin,
+    Retention,
 )
 
 
@@ -162,6 +165,7 @@ def _iterated(items: AsyncIterator[Any]) -> Iterator[Any]:
 
 
 admin = _blocking(_admin)
+retention = _blocking(_retention)
 workflow = _blocking(_workflow)
 consumer = _blocking(_consumer)
 worker = _blocking(_worker)

@@ -329,3 +329,45 @@ class StoreStats:
     outbox: OutboxStats
     schedules: ScheduleStats
     database_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    """What is deleted when it is older than `keep`; '' stands for every workflow (or queue), every status."""
+
+    what: str
+    workflow: str
+    status: str
+    keep: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionCount:
+    """What came of one policy: how many rows it deleted (or would), and how many are old enough but must wait."""
+
+    policy: RetentionPolicy
+    count: int
+    # Children whose parent goes on, runs with something unpublished, rows that somebody had locked.
+    held_back: int
+    # Counting stopped there: it may be more.
+    capped: bool = False
+
+    def __str__(self) -> str:
+        who = " ".join(part for part in (self.policy.what, self.policy.workflow, self.policy.status) if part)
+        more = "more than " if self.capped else ""
+        return f"{who}: {more}{self.count:,}" + (f" ({self.held_back:,} must wait)" if self.held_back else "")
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionReport:
+    """What retention did or, after a dry run, would do."""
+
+    dry_run: bool
+    counts: tuple[RetentionCount, ...]
+
+    @property
+    def total(self) -> int:
+        return sum(each.count for each in self.counts)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.counts)) or "no policy: nothing is ever deleted"

@@ -26,6 +26,26 @@ INVARIANTS = {
     "every archived message has its queue": """
         select a.message_id from pgqrs_archived_messages as a
         where not exists (select 1 from pgqrs_queues as q where q.queue_id = a.queue_id)""",
+    "every step has its run": """
+        select x.run_id from pgqrs_workflow_steps as x
+        where not exists (select 1 from pgqrs_workflow_runs as r where r.run_id = x.run_id)""",
+    "every signal has its run": """
+        select x.run_id from pgqrs_signals as x
+        where not exists (select 1 from pgqrs_workflow_runs as r where r.run_id = x.run_id)""",
+    "every event has its run": """
+        select x.run_id from pgqrs_workflow_events as x
+        where not exists (select 1 from pgqrs_workflow_runs as r where r.run_id = x.run_id)""",
+    "every attribute has its run": """
+        select x.run_id from pgqrs_run_attributes as x
+        where not exists (select 1 from pgqrs_workflow_runs as r where r.run_id = x.run_id)""",
+    "every message of a run has its run": """
+        select m.run_id from pgqrs_messages as m
+        where m.run_id is not null
+          and not exists (select 1 from pgqrs_workflow_runs as r where r.run_id = m.run_id)""",
+    "every parent is there": """
+        select c.run_id from pgqrs_workflow_runs as c
+        where c.parent_run_id is not null
+          and not exists (select 1 from pgqrs_workflow_runs as r where r.run_id = c.parent_run_id)""",
 }
 
 

@@ -12,6 +12,7 @@ LiveRuns OutboxStats QueueDepth ScheduleStats StoreStats WorkerHealth WorkflowMe
 BulkReason BulkResult Event FailureGroup CappedCount RunFilter RunSummary Step
 WorkerStatus WorkflowNotFound __version__ admin connect connect_with using
 CallablePublisher Dispatcher HttpPublisher NotifyPublisher OutboxCounts OutboxEvent PublishFailed Publisher dispatcher verify_signature
+Retention RetentionPolicy RetentionReport retention
 """
 
 

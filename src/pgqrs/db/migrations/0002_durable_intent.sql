@@ -8,11 +8,12 @@ alter table pgqrs_workflow_runs add column dead_letter_of {ref};
 alter table pgqrs_workflows add column dead_letter text;
 
 -- Retention reads its oldest, metrics their newest: what has ended, by workflow and how.
-create index pgqrs_workflow_runs_ended on pgqrs_workflow_runs (workflow_id, status, completed_at)
+-- run_id tells apart what ended at the same moment, so that retention can go on where it stopped.
+create index pgqrs_workflow_runs_ended on pgqrs_workflow_runs (workflow_id, status, completed_at, run_id)
     where completed_at is not null;
 create index pgqrs_workflow_runs_signature on pgqrs_workflow_runs (error_signature, run_id desc)
     where error_signature is not null;
-create index pgqrs_workflow_runs_deleted on pgqrs_workflow_runs (deleted_at)
+create index pgqrs_workflow_runs_deleted on pgqrs_workflow_runs (workflow_id, deleted_at, run_id)
     where deleted_at is not null;
 -- With the status in it, a search for one workflow's failures need not walk its successes, nor other workflows' failures.
 drop index {index pgqrs_workflow_runs_workflow};
@@ -99,7 +100,8 @@ create table pgqrs_schedule_slots (
 );
 create index pgqrs_schedule_slots_queued on pgqrs_schedule_slots (schedule_id, slot_at) where state = 'queued';
 
--- How long what has ended is kept; '' stands for every workflow, every status.
+-- How long what has ended is kept; '' stands for every workflow, every status. visible_after: somebody carries it out
+-- until then, so that a hundred janitors load the database no more than one.
 create table pgqrs_retention (
     what text not null check (what in (
         'runs', 'deleted_runs', 'archived_messages', 'events', 'outbox', 'workers', 'schedule_slots'
@@ -107,5 +109,6 @@ create table pgqrs_retention (
     workflow text not null default '',
     status text not null default '',
     keep_seconds double precision not null,
+    visible_after {time} not null,
     primary key (what, workflow, status)
 );
