@@ -6,6 +6,7 @@ from pgqrs.api.consumer import Consumer, Message
 from pgqrs.api.dispatcher import Dispatcher, dispatcher
 from pgqrs.api.producer import Producer
 from pgqrs.api.run import Run
+from pgqrs.api.schedules import Schedules, schedules
 from pgqrs.api.store import Store
 from pgqrs.api.using import using
 from pgqrs.api.worker import Worker, consumer, poll_all, worker
@@ -39,6 +40,7 @@ from pgqrs.errors import (
     RunCancelled,
     RunDeleted,
     RunNotFound,
+    ScheduleNotFound,
     SchemaMismatch,
     SchemaNotInstalled,
     SerializationError,
@@ -54,6 +56,9 @@ from pgqrs.types import (
     OutboxEvent,
     QueueMetrics,
     RunStatus,
+    Schedule,
+    ScheduleSlot,
+    SlotState,
     StepStatus,
     WorkerInfo,
     WorkerStatus,
@@ -102,9 +107,14 @@ __all__ = [
     "RunDeleted",
     "RunNotFound",
     "RunStatus",
+    "Schedule",
+    "ScheduleNotFound",
+    "ScheduleSlot",
+    "Schedules",
     "SchemaMismatch",
     "SchemaNotInstalled",
     "SerializationError",
+    "SlotState",
     "StepFailed",
     "StepStatus",
     "Store",
@@ -123,6 +133,7 @@ __all__ = [
     "discover_workflows",
     "dispatcher",
     "poll_all",
+    "schedules",
     "step",
     "using",
     "verify_signature",

@@ -29,6 +29,8 @@ from pgqrs.api.dispatcher import dispatcher as _dispatcher
 from pgqrs.api.outbox_admin import OutboxAdmin
 from pgqrs.api.producer import Producer
 from pgqrs.api.run import Run
+from pgqrs.api.schedules import Schedules
+from pgqrs.api.schedules import schedules as _schedules
 from pgqrs.api.store import Store
 from pgqrs.api.worker import Worker, WorkerBuilder
 from pgqrs.api.worker import consumer as _consumer
@@ -49,6 +51,7 @@ _OURS = (
     Trigger,
     Dispatcher,
     OutboxAdmin,
+    Schedules,
 )
 
 
@@ -159,5 +162,6 @@ def _iterated(items: AsyncIterator[Any]) -> Iterator[Any]:
 admin = _blocking(_admin)
 workflow = _blocking(_workflow)
 consumer = _blocking(_consumer)
+schedules = _blocking(_schedules)
 worker = _blocking(_worker)
 dispatcher = _blocking(_dispatcher)

@@ -62,9 +62,9 @@ def test_sql_lives_in_sql_files():
 
 def test_every_query_compiles_for_every_dialect():
     from pgqrs.db import migrations
-    from pgqrs.db.tables import messages, outbox, queues, workers
+    from pgqrs.db.tables import messages, outbox, queues, schedules, workers
 
-    for module in (messages, outbox, queues, workers, migrations):
+    for module in (messages, outbox, queues, schedules, workers, migrations):
         for query in module._SQL.values():
             for dialect in (POSTGRES, SQLITE):
                 statement = query.compiled(dialect, "numbered" if dialect.is_postgres else "named")
