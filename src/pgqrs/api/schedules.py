@@ -87,9 +87,9 @@ class Schedules:
         pause stays a pause. Raises ConfigError or WorkflowNotFound before anything is written.
         """
         wanted = _definition(
-            self._store.config,
             name,
             workflow,
+            max_bytes=self._store.config.max_payload_bytes,
             cron=cron,
             every=every,
             at=at,
@@ -131,7 +131,7 @@ class Schedules:
         """A run now, beside the slots: paused or not, whatever the overlap policy. Returns its id."""
         db = await self._store.ready()
         fired = await table.trigger(db, _named(name), max_attempts=self._store.config.max_attempts)
-        db.hints.announce(fired.queue_ids)
+        db.hints.announce(fired.topics(published=bool(db.journal.published)))
         return fired.run_ids[0]
 
     async def next(self, name: str, count: int = 5) -> _Times:
@@ -198,18 +198,18 @@ def declared(workflow: str, given: Any) -> dict[str, Any]:
     return {"name": name, "workflow": workflow, **options}
 
 
-def check_declared(config: Config, workflow: str, given: Any) -> Definition:
-    """As it will be stored, or ConfigError: for decorators, which should complain at import."""
-    return _definition(config, **declared(workflow, given))
+def check_declared(workflow: str, given: Any, *, max_bytes: int = 2**31) -> Definition:
+    """As it will be stored, or ConfigError: decorators complain at import, not when a worker starts."""
+    return _definition(**declared(workflow, given), max_bytes=max_bytes)
 
 
 async def declare(db: Database, config: Config, handlers: Iterable[Handler]) -> None:
     """Makes the schedules that the handlers' code declares; where a stored one differs, the code wins."""
     for handler in handlers:
-        given = getattr(handler, "schedule", None)
+        given = handler.options.schedule
         if given is None:
             continue
-        wanted = check_declared(config, handler.name, given)
+        wanted = check_declared(handler.name, given, max_bytes=config.max_payload_bytes)
         try:
             await table.upsert(db, wanted, next_after=next_after)
         except ConfigError as error:
@@ -220,10 +220,10 @@ async def declare(db: Database, config: Config, handlers: Iterable[Handler]) -> 
 
 
 def _definition(
-    config: Config,
     name: str,
     workflow: Any,
     *,
+    max_bytes: int,
     cron: str | None = None,
     every: float | timedelta | None = None,
     at: datetime | None = None,
@@ -247,7 +247,6 @@ def _definition(
         raise ConfigError(f"attributes must be a dict, not {attributes!r}")
     options = {"priority": priority, "max_attempts": max_attempts, "attributes": attributes}
     kept = {key: value for key, value in options.items() if value}
-    limit = config.max_payload_bytes
     return Definition(
         name=_named(name),
         workflow=checked_name("workflow", getattr(workflow, "name", workflow)),
@@ -256,8 +255,8 @@ def _definition(
         interval_seconds=None if cadence.every is None else cadence.every.total_seconds(),
         once_at=cadence.at,
         timezone=cadence.timezone,
-        input=None if params is None else encode(params, max_bytes=limit),
-        options=encode(kept, max_bytes=limit) if kept else None,
+        input=None if params is None else encode(params, max_bytes=max_bytes),
+        options=encode(kept, max_bytes=max_bytes) if kept else None,
         overlap=_one_of("overlap", overlap, get_args(Overlap)),
         catch_up=_one_of("catch_up", catch_up, get_args(CatchUp)),
         catch_up_limit=checked_whole("catch_up_limit", catch_up_limit, least=1, most=MOST_CATCH_UP),

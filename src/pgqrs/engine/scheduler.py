@@ -95,7 +95,7 @@ class Scheduler:
             return None
         if fired.missed:
             log.warning("schedule %r: let go of missed slots, %d of them on record", fired.name, fired.missed)
-        self._db.hints.announce([*fired.queue_ids, *(-run_id for run_id in fired.cancelled)])
+        self._db.hints.announce(fired.topics(published=bool(self._db.journal.published)))
         return len(fired.run_ids)
 
     async def _complain(self, schedule_id: int, error: Exception) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from pgqrs.db import lifecycle
 from pgqrs.db.database import Database, Kind, Row, store_call
+from pgqrs.db.hints import OUTBOX
 from pgqrs.db.lifecycle import NewRuns
 from pgqrs.db.queries import load
 from pgqrs.db.tables import workflows
@@ -74,6 +75,11 @@ class Fired:
     queue_ids: set[int] = field(default_factory=set)
     cancelled: list[int] = field(default_factory=list)
     missed: int = 0
+
+    def topics(self, *, published: bool) -> list[int]:
+        """Whom to tell of it."""
+        told = [*self.queue_ids, *(-run_id for run_id in self.cancelled)]
+        return [*told, OUTBOX] if told and published else told
 
 
 # -- by whoever looks after schedules --------------------------------------------------------------------
@@ -291,7 +297,7 @@ async def _active(db: Database, run_id: int | None) -> int | None:
 
 async def _cancel(db: Database, run_id: int, name: str) -> list[int]:
     try:
-        return await lifecycle.cancel(db, run_id, reason=f"schedule {name!r} came round again")
+        return await lifecycle.cancel(db, run_id, reason=f"schedule {name!r} came round again", actor="scheduler")
     except InvalidTransition:
         # It ended a moment ago.
         return []
