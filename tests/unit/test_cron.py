@@ -118,7 +118,7 @@ def test_every_daylight_saving_change_is_as_the_oracle_says():
             checked += 1
 
     print(f"{len(zones)} zones, {checked} changes from {first} to {last}")
-    assert checked > (10_000 if SOAK else 40)
+    assert checked > (6_000 if SOAK else 40)
 
 
 def slots(cron, zone, begin, count):
@@ -166,6 +166,22 @@ def test_seconds_may_come_first():
 
     assert every_second == [begin + timedelta(seconds=n) for n in range(1, 61)]
     assert some == [begin + timedelta(seconds=5), begin + timedelta(seconds=50)]
+
+
+def test_what_cronsim_alone_gets_wrong_is_right():
+    """Found by comparison (cronsim 2.8): one never returns, one loses a slot."""
+    begin = datetime(2024, 4, 6, 13, 14, tzinfo=UTC)
+
+    # 03:00 to 03:40, then at 03:45 the clock goes back to 02:45, then 03:00 to 03:50.
+    chatham = Cadence.of(cron="*/10 3 * * *", timezone="NZ-CHAT")
+    assert len(list(chatham.slots_between(begin, begin + 2 * HOUR))) == 5 + 6
+    lord_howe = Cadence.of(cron="44 * * * *", timezone="Australia/Lord_Howe")
+    assert [f"{slot:%H:%M}" for slot in lord_howe.slots_between(begin, begin + 3 * HOUR)] == [
+        "13:44",
+        "14:44",
+        "15:14",
+        "16:14",
+    ]
 
 
 def test_a_leap_day_comes_when_it_comes():

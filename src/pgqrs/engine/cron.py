@@ -8,8 +8,8 @@ Around daylight-saving changes there are two kinds of cron, told apart as Debian
                                                     so nothing for the hour that is missing, and both of the doubled
 
 cronsim knows the calendar and is asked about wall times only. Its own treatment of zones (2.8) is not used: six
-fields it always takes for running, so that `0 30 2 * * *` is lost in the gap; `44 * * * *` misses one in the half-hour
-overlap of Lord Howe; `*/10 3 * * *` never returns at the overlap of Chatham.
+fields it always takes for running, so that `0 30 2 * * *` is lost in the gap; `44 * * * *` misses one in the
+half-hour overlap of Lord Howe; `*/10 3 * * *` never returns at the overlap of Chatham.
 """
 
 from __future__ import annotations
