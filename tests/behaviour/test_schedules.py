@@ -314,7 +314,7 @@ async def test_queue_triggers_in_order_when_the_run_before_has_ended(schedules, 
     wait = await scheduler.turn()
 
     for _ in range(3):
-        await finish(store)
+        await pgqrs.workflow("flow").cancel((await schedules.get("s")).last_run_id, store)
         await scheduler.fire_due()
         seen.append(await history(schedules))
 
@@ -579,3 +579,36 @@ async def test_a_declared_time_that_has_passed_does_not_keep_a_worker_from_start
 def test_a_declaration_that_cannot_be_right_is_refused_by_itself(given, message):
     with pytest.raises(pgqrs.ConfigError, match=message):
         check_declared("flow", given)
+
+
+# -- in workers ------------------------------------------------------------------------------------------
+
+
+async def test_a_worker_makes_and_fires_the_schedules_of_its_code(store, clock):
+    done = []
+
+    @pgqrs.workflow(name="flow", schedule={"cron": "* * * * *", "params": 7})
+    def flow(n: int) -> None:
+        done.append(n)
+
+    worker = await pgqrs.worker("w").workflows({"flow": flow}).create(store)
+    clock.advance(minutes=1)
+    await worker.run_until_idle()
+    await worker.close()
+
+    assert done == [7]
+    assert await history(pgqrs.schedules(store), "flow") == [(1, "fired")]
+
+
+async def test_until_idle_works_off_queued_slots(schedules, store, clock):
+    await schedules.create("s", "flow", cron="* * * * *", overlap="queue", catch_up="all")
+    clock.advance(minutes=3)
+
+    await finish(store)
+
+    assert await history(schedules) == [(1, "fired"), (2, "fired"), (3, "fired")]
+
+
+def test_a_wrong_declaration_is_refused_where_it_stands():
+    with pytest.raises(pgqrs.ConfigError, match="never matches"):
+        pgqrs.workflow(schedule="0 0 30 2 *")

@@ -22,6 +22,7 @@ from pgqrs.engine.heartbeat import Heartbeat
 from pgqrs.engine.loop import Loop
 from pgqrs.engine.outcome import without_handler
 from pgqrs.engine.polling import Idling
+from pgqrs.engine.scheduler import Scheduler
 from pgqrs.engine.service import Service
 from pgqrs.errors import ConnectionFailed, LeaseLost, PgqrsError
 from pgqrs.serialization import encode
@@ -72,7 +73,8 @@ class WorkerLoop:
         self._executor = Executor(db, config, self._committer, self._heartbeat)
         self._claim = claims.claim_and_publish if db.journal.publishes_claims else claims.claim
         # What else has to be done, by any worker: nobody leads.
-        self._roles = self._make_roles()
+        self._scheduler = Scheduler(db, config)
+        self._roles = [*self._make_roles(), self._scheduler.loop()]
 
     def stop(self) -> None:
         """No more leases; `run` returns when what is running is done, or the grace time is over. Idempotent."""
@@ -132,6 +134,7 @@ class WorkerLoop:
         while True:
             await self.service.refresh()
             await self._end_lost()
+            await self._scheduler.fire_due()
             if not await self._lease() and not self._running:
                 return
             if self._running:
