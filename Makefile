@@ -52,7 +52,7 @@ bench: $(VENV)/.dev ## benchmarks; WHAT=archiving runs one
 	$(BIN)/python -m benchmarks $(WHAT)
 
 soak: $(VENV)/.dev ## long checks: 10,000 messages by 8 processes, 100,000 values per backend, 20 x 12 installations
-	PGQRS_SOAK=1 $(BIN)/python -m pytest -n 0 tests/behaviour/test_processes.py tests/properties tests/db/test_migrations.py tests/faults/test_dispatcher_processes.py $(ARGS)
+	PGQRS_SOAK=1 $(BIN)/python -m pytest -n 0 tests/behaviour/test_processes.py tests/behaviour/test_schedule_processes.py tests/unit/test_cron.py tests/properties tests/db/test_migrations.py tests/faults/test_dispatcher_processes.py $(ARGS)
 
 pgbouncer: $(VENV)/.dev ## the behaviour suite on PostgreSQL behind a PgBouncer in transaction mode
 	PGQRS_TEST_PGBOUNCER=1 $(BIN)/python -m pytest -n $(JOBS) tests/behaviour -k postgres $(ARGS)

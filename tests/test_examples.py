@@ -28,6 +28,14 @@ EXPECTED = {
         "paying 120 EUR",
         "SUCCESS: 120 EUR approved by ann",
     ],
+    "schedule.py": [
+        "backing up",
+        "backing up",
+        "backing up",
+        "29 March 02:30 fired",
+        "30 March 03:00 fired",
+        "31 March 02:30 fired",
+    ],
     "airflow_port.py": [
         "print_date is done",
         "sleep and templated ran side by side",

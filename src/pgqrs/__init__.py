@@ -8,6 +8,7 @@ from pgqrs.api.metrics import workflow_metrics
 from pgqrs.api.producer import Producer
 from pgqrs.api.retention import Retention, retention
 from pgqrs.api.run import Run
+from pgqrs.api.schedules import Schedules, schedules
 from pgqrs.api.store import Store
 from pgqrs.api.using import using
 from pgqrs.api.worker import Worker, consumer, poll_all, worker
@@ -41,6 +42,7 @@ from pgqrs.errors import (
     RunCancelled,
     RunDeleted,
     RunNotFound,
+    ScheduleNotFound,
     SchemaMismatch,
     SchemaNotInstalled,
     SerializationError,
@@ -68,7 +70,10 @@ from pgqrs.types import (
     RetentionReport,
     RunStatus,
     RunSummary,
+    Schedule,
+    ScheduleSlot,
     ScheduleStats,
+    SlotState,
     Step,
     StepStatus,
     StoreStats,
@@ -134,10 +139,15 @@ __all__ = [
     "RunNotFound",
     "RunStatus",
     "RunSummary",
+    "Schedule",
+    "ScheduleNotFound",
+    "ScheduleSlot",
     "ScheduleStats",
+    "Schedules",
     "SchemaMismatch",
     "SchemaNotInstalled",
     "SerializationError",
+    "SlotState",
     "Step",
     "StepFailed",
     "StepStatus",
@@ -161,6 +171,7 @@ __all__ = [
     "dispatcher",
     "poll_all",
     "retention",
+    "schedules",
     "step",
     "using",
     "verify_signature",

@@ -33,6 +33,8 @@ from pgqrs.api.producer import Producer
 from pgqrs.api.retention import Retention
 from pgqrs.api.retention import retention as _retention
 from pgqrs.api.run import Run
+from pgqrs.api.schedules import Schedules
+from pgqrs.api.schedules import schedules as _schedules
 from pgqrs.api.store import Store
 from pgqrs.api.worker import Worker, WorkerBuilder
 from pgqrs.api.worker import consumer as _consumer
@@ -54,6 +56,7 @@ _OURS = (
     Dispatcher,
     OutboxAdmin,
     Retention,
+    Schedules,
 )
 
 
@@ -168,6 +171,7 @@ admin = _blocking(_admin)
 retention = _blocking(_retention)
 workflow = _blocking(_workflow)
 consumer = _blocking(_consumer)
+schedules = _blocking(_schedules)
 worker = _blocking(_worker)
 dispatcher = _blocking(_dispatcher)
 workflow_metrics = _blocking(_workflow_metrics)

@@ -66,6 +66,8 @@ class Config:
     max_payload_bytes: int = _setting("max_payload_bytes", 2 * 1024 * 1024)
     require_workers: bool = _setting("require_workers", default=False)
     no_handler_grace_seconds: float = _setting("no_handler_grace_seconds", 60.0)
+    # Whether workers also look after schedules and retention.
+    maintenance: bool = _setting("maintenance", default=True)
     # How much of each run's history is kept: none, changes, normal or full.
     audit: str = _setting("audit", "normal")
     # Which of its events also go to the outbox: event types with commas between, or *.

@@ -8,6 +8,7 @@ PgqrsError
 ├── NotFound
 │   ├── QueueNotFound
 │   ├── WorkflowNotFound
+│   ├── ScheduleNotFound
 │   └── RunNotFound
 │       └── RunDeleted          it was there, and somebody deleted it
 ├── NoActiveWorker              strict trigger, and nobody would run it
@@ -97,6 +98,13 @@ class WorkflowNotFound(_NamedNotFound):
 
     noun = "workflow"
     creator = "store.create_workflow({name!r})"
+
+
+class ScheduleNotFound(_NamedNotFound):
+    """No schedule of that name."""
+
+    noun = "schedule"
+    creator = "pgqrs.schedules(store).create({name!r}, ...)"
 
 
 class RunNotFound(NotFound):

@@ -371,3 +371,64 @@ class RetentionReport:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.counts)) or "no policy: nothing is ever deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A schedule: what it triggers and when, and how far it is."""
+
+    schedule_id: int
+    name: str
+    workflow: str
+    kind: str
+    cron: str | None
+    every_seconds: float | None
+    at: datetime | None
+    timezone: str
+    params_text: str | None
+    options_text: str | None
+    overlap: str
+    catch_up: str
+    catch_up_limit: int
+    jitter_seconds: float
+    created_at: datetime
+    updated_at: datetime
+    paused_at: datetime | None
+    # Slots up to here are done with.
+    slots_after: datetime
+    last_slot_at: datetime | None
+    last_run_id: int | None
+    # After an error, shown in `last_error`: the next try.
+    next_slot_at: datetime | None
+    last_error: str | None
+
+    @property
+    def params(self) -> Any:
+        """What each run gets. Raises SerializationError if the stored text cannot be read."""
+        return None if self.params_text is None else decode(self.params_text)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """priority, max_attempts and attributes of each run, where they were given."""
+        return {} if self.options_text is None else decode(self.options_text, dict[str, Any])
+
+    @property
+    def is_paused(self) -> bool:
+        return self.paused_at is not None
+
+
+class SlotState(StrEnum):
+    FIRED = "fired"
+    QUEUED = "queued"  # waits until the run before it has ended
+    SKIPPED = "skipped"  # the run before it had not ended
+    MISSED = "missed"  # nobody looked in time, and the catch-up policy lets it go
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleSlot:
+    """One point in time of a schedule, and what became of it."""
+
+    slot_at: datetime
+    state: SlotState
+    run_id: int | None
+    created_at: datetime

@@ -23,6 +23,8 @@ INVARIANTS = {
         where not exists (select 1 from pgqrs_queues as q where q.queue_id = m.queue_id)""",
     "no event of the outbox is published and dead": """
         select event_id from pgqrs_outbox_events where published_at is not null and dead_at is not null""",
+    "a slot has fired when it has a run, and only then": """
+        select slot_at from pgqrs_schedule_slots where (state = 'fired') <> (run_id is not null)""",
     "every archived message has its queue": """
         select a.message_id from pgqrs_archived_messages as a
         where not exists (select 1 from pgqrs_queues as q where q.queue_id = a.queue_id)""",

@@ -110,6 +110,18 @@ async def work(store: pgqrs.Store, ledger: str, trap: str = "") -> None:  # noqa
             return
 
 
+async def schedule(store: pgqrs.Store, ledger: str) -> None:
+    """A scheduler and a worker, until it is killed."""
+    file = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def handler(ctx):
+        os.write(file, f"{ctx.run_id} slot {ctx.attempt} {os.getpid()}\n".encode())
+
+    worker = await pgqrs.consumer(f"w-{os.getpid()}", 0, WORKFLOW).handler(handler).create(store)
+    _say("ready")
+    await asyncio.gather(pgqrs.schedules(store).run(), worker.poll_forever())
+
+
 async def asleep(store: pgqrs.Store, count: str) -> None:
     """Triggers that many runs, puts them all to sleep, wakes them all; says how that went after each."""
     clock = store.database.clock

@@ -10,6 +10,7 @@ PyWorkflow RetryPolicy Run StepFailed Worker Workflow consumer discover_workflow
 SchemaMismatch SchemaNotInstalled SerializationError StepStatus Store TransientError WaitTimeout WorkerInfo
 LiveRuns OutboxStats QueueDepth ScheduleStats StoreStats WorkerHealth WorkflowMetrics workflow_metrics
 BulkReason BulkResult Event FailureGroup CappedCount RunFilter RunSummary Step
+Schedule ScheduleNotFound ScheduleSlot Schedules SlotState schedules
 WorkerStatus WorkflowNotFound __version__ admin connect connect_with using
 CallablePublisher Dispatcher HttpPublisher NotifyPublisher OutboxCounts OutboxEvent PublishFailed Publisher dispatcher verify_signature
 Retention RetentionPolicy RetentionReport retention

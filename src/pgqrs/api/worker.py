@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from pgqrs.api.arguments import checked_whole
+from pgqrs.api.schedules import declare
 from pgqrs.db.hints import CATALOGUE
 from pgqrs.db.tables import workers, workflows
 from pgqrs.engine.registry import Handler, served
@@ -115,6 +116,7 @@ class WorkerBuilder:
         for handler in handlers.values():
             if handler.options.dead_letter is not None:
                 await workflows.set_dead_letter(db, handler.name, handler.options.dead_letter)
+        await declare(db, store.config, handlers.values())
         db.hints.announce([CATALOGUE])
         worker_id = await workers.register(
             db,

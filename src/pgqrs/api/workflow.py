@@ -20,6 +20,7 @@ from pgqrs.api.arguments import (
 )
 from pgqrs.api.metrics import workflow_metrics
 from pgqrs.api.run import Run
+from pgqrs.api.schedules import check_declared
 from pgqrs.api.search import events_of, rows_of, wanted_by
 from pgqrs.config import Config
 from pgqrs.db import lifecycle
@@ -85,6 +86,8 @@ def _checked_options(
         raise ConfigError(f"workflow() does not know {', '.join(unknown)}")
     if dead_letter is not None and checked_name("workflow", dead_letter) == name:
         raise ConfigError(f"workflow {name!r} cannot be its own dead letter; name another one")
+    if schedule is not None:
+        check_declared(name or "it", schedule)
     return WorkflowOptions(
         retry=retry,
         lease_seconds=None if lease_seconds is None else checked_seconds("lease_seconds", lease_seconds, least=1),

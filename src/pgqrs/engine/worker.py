@@ -19,9 +19,11 @@ from pgqrs.db.writes import Ending, Write, Yielding
 from pgqrs.engine.committer import Committer
 from pgqrs.engine.executor import Executor
 from pgqrs.engine.heartbeat import Heartbeat
+from pgqrs.engine.janitor import Janitor
 from pgqrs.engine.loop import Loop
 from pgqrs.engine.outcome import without_handler
 from pgqrs.engine.polling import Idling
+from pgqrs.engine.scheduler import Scheduler
 from pgqrs.engine.service import Service
 from pgqrs.errors import ConnectionFailed, LeaseLost, PgqrsError
 from pgqrs.serialization import encode
@@ -72,6 +74,7 @@ class WorkerLoop:
         self._executor = Executor(db, config, self._committer, self._heartbeat)
         self._claim = claims.claim_and_publish if db.journal.publishes_claims else claims.claim
         # What else has to be done, by any worker: nobody leads.
+        self._scheduler = Scheduler(db, config)
         self._roles = self._make_roles()
 
     def stop(self) -> None:
@@ -101,8 +104,8 @@ class WorkerLoop:
             self._db.hints.watchers.remove(self._heartbeat.heard)
             for role in self._roles:
                 role.stop()
-            await _end(roles)
             await self._hand_back_the_rest()
+            await _end(roles)
             await asyncio.to_thread(self._heartbeat.close)
             await _quietly(workers.stop(self._db, self.worker_id))
 
@@ -116,11 +119,12 @@ class WorkerLoop:
 
     def _make_roles(self) -> list[Loop]:
         hints = self._db.hints
-        return (
-            [Loop("catalogue", self._look_for_workflows, hints=hints, topics=[CATALOGUE])]
-            if self.service.prefixes
-            else []
-        )
+        roles = []
+        if self.service.prefixes:
+            roles.append(Loop("catalogue", self._look_for_workflows, hints=hints, topics=[CATALOGUE]))
+        if self._config.maintenance:
+            roles += [self._scheduler.loop(), Loop("janitor", Janitor(self._db, self._config).turn, hints=hints)]
+        return roles
 
     async def _look_for_workflows(self) -> float:
         if await self.service.refresh() and self._bell is not None:
@@ -132,6 +136,8 @@ class WorkerLoop:
         while True:
             await self.service.refresh()
             await self._end_lost()
+            if self._config.maintenance:
+                await self._scheduler.fire_due()
             if not await self._lease() and not self._running:
                 return
             if self._running:

@@ -83,8 +83,13 @@ create table pgqrs_schedules (
     created_at {time} not null,
     updated_at {time} not null,
     paused_at {time},
+    -- Slots up to here are done with, or were never wanted.
+    slots_after {time} not null,
     last_slot_at {time},
-    next_slot_at {time}
+    last_run_id {ref},
+    -- When it is looked at next: its next slot, or after an error the next try.
+    next_slot_at {time},
+    last_error text
 );
 create index pgqrs_schedules_next on pgqrs_schedules (next_slot_at)
     where paused_at is null and next_slot_at is not null;
