@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import pytest
 
 import pgqrs
 from pgqrs.api.store import Store
+from pgqrs.engine.registry import served
 from rig import pgbouncer, postgres
 from rig.invariants import check_invariants
 
@@ -57,6 +58,13 @@ def backend(request: pytest.FixtureRequest) -> str:
     if request.param == "postgres" and DSN not in os.environ:
         pytest.skip(os.environ["PGQRS_TEST_POSTGRES_MISSING"])
     return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def _forget_handlers() -> Iterator[None]:
+    """What one test's workers served tells nothing about another's workflow of the same name."""
+    yield
+    served.clear()
 
 
 @pytest.fixture

@@ -407,8 +407,8 @@ async def test_the_slots_that_still_mean_something_stay(past, retention):
     await past.schedule(2, last=1)
     running = await past.run("RUNNING", age=90)
     for age, state, run_id in (
-        (100, "fired", None), (99, "queued", None), (98, "fired", running), (97, "skipped", None),
-        *((age, "fired", None) for age in range(10)),
+        (100, "skipped", None), (99, "queued", None), (98, "fired", running), (97, "missed", None),
+        *((age, "skipped", None) for age in range(10)),
     ):  # fmt: skip
         await past.slot(2, age=age, state=state, run_id=run_id)
     # 3: a schedule that is gone.
@@ -430,7 +430,7 @@ async def test_the_slots_that_still_mean_something_stay(past, retention):
 async def test_the_slot_of_a_deleted_run_stays(past, retention):
     run_id = await past.run(age=100)
     await past.schedule(1, last=1)
-    await past.slot(1, age=100, run_id=run_id)
+    await past.slot(1, age=100, state="fired", run_id=run_id)
     await retention.keep("runs", days=7)
 
     await retention.apply()

@@ -102,6 +102,19 @@ async def test_a_stopping_worker_hands_over_at_once_and_no_attempt_is_used(start
     waiting.cancel()
 
 
+async def freeze(process, store):
+    """Stops it, but not in the middle of a write: on SQLite the whole file would be frozen with it."""
+    for attempt in range(100):
+        os.kill(process.pid, signal.SIGSTOP)
+        probe = asyncio.ensure_future(store.create_queue(f"probe-{attempt}"))
+        done, _ = await asyncio.wait([probe], timeout=0.5)
+        if done:
+            return
+        os.kill(process.pid, signal.SIGCONT)
+        await probe
+    raise AssertionError("it was in the middle of a write each time")
+
+
 @pytest.mark.parametrize("trap", ["hear", "hear-before"])
 async def test_a_worker_that_slept_through_its_lease_records_and_starts_nothing(
     start, live_store, flow, ledger, trap
@@ -109,7 +122,7 @@ async def test_a_worker_that_slept_through_its_lease_records_and_starts_nothing(
     frozen = await start(trap, lease_seconds=1)
     run_id = await flow.trigger(None).execute(live_store)
     await lines_until(frozen, "two" if trap == "hear" else "between")
-    os.kill(frozen.pid, signal.SIGSTOP)
+    await freeze(frozen, live_store)
     other = await start(lease_seconds=1)
     run = await flow.get_run(run_id, live_store)
     result = await run.result(30)

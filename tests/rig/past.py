@@ -70,8 +70,8 @@ _SCHEDULE = Query(
     "past_schedule",
     """
 insert into pgqrs_schedules (schedule_id, name, workflow, kind, overlap, catch_up, catch_up_limit, created_at,
-    updated_at, last_slot_at)
-values (:schedule_id, :name, 'flow', 'cron', 'skip', 'none', 1, {now}, {now}, {after -:last})""",
+    updated_at, last_slot_at, slots_after)
+values (:schedule_id, :name, 'flow', 'cron', 'skip', 'none', 1, {now}, {now}, {after -:last}, {after -:last})""",
 )
 _SLOT = Query(
     "past_slot",
@@ -143,7 +143,7 @@ class Past:
     async def schedule(self, schedule_id: int, *, last: float) -> None:
         await self._db.execute(_SCHEDULE, schedule_id=schedule_id, name=f"s{schedule_id}", last=last * DAY)
 
-    async def slot(self, schedule_id: int, *, age: float, state: str = "fired", run_id: int | None = None) -> None:
+    async def slot(self, schedule_id: int, *, age: float, state: str = "skipped", run_id: int | None = None) -> None:
         await self._db.execute(_SLOT, schedule_id=schedule_id, age=age * DAY, state=state, run_id=run_id)
 
     async def left(self, table: str, column: str) -> list[int]:

@@ -168,7 +168,6 @@ limit :most;
 -- name: by_deletion
 -- Not many: retention takes them away. (`+ 0`, here and below: SQLite would walk all runs, as it wants them in this order.)
 select r.run_id from pgqrs_workflow_runs as r
--- The comparison tells Turso that there is an index.
 where r.deleted_at >= :ever and r.deleted_at is not null
           and r.run_id + 0 < :before
           and {include _match}
