@@ -168,7 +168,9 @@ limit :most;
 -- name: by_deletion
 -- Not many: retention takes them away. (`+ 0`, here and below: SQLite would walk all runs, as it wants them in this order.)
 select r.run_id from pgqrs_workflow_runs as r
-where r.deleted_at >= :ever and r.deleted_at is not null
+-- The index begins with the workflow.
+where r.workflow_id in (select w.workflow_id from pgqrs_workflows as w)
+          and r.deleted_at >= :ever and r.deleted_at is not null
           and r.run_id + 0 < :before
           and {include _match}
 order by r.run_id + 0 desc
