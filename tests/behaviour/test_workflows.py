@@ -730,3 +730,24 @@ async def test_a_worker_can_be_given_another_handler(store, flow):
     await worker.close()
 
     assert (await flow.get_run(run_id, store)).output() == "new"
+
+
+async def test_a_step_remembers_when_it_began_and_ended(store, flow, run, clock):
+    def work():
+        clock.advance(7)
+
+    def fail():
+        clock.advance(5)
+        raise pgqrs.PermanentError("no")
+
+    async def handler(ctx, params):
+        await ctx.step("work", work)
+        await ctx.step("fail", fail)
+
+    done = await run(handler)
+
+    steps = {step.step_id: step for step in await flow.steps(done.run_id, store)}
+    assert {name: (s.completed_at - s.started_at).total_seconds() for name, s in steps.items()} == {
+        "work": 7,
+        "fail": 5,
+    }

@@ -203,8 +203,9 @@ async def test_a_cancelled_run_is_told_at_its_next_step(live_store, flow):
             for n in itertools.count():
                 await ctx.step(f"more {n}", lambda: 1)
                 seen.append(n)
-        except pgqrs.LeaseLost as error:
-            seen.append(type(error).__name__)
+        except (pgqrs.LeaseLost, asyncio.CancelledError):
+            # The step's checkpoint is refused, unless the heartbeat has heard of it before.
+            seen.append("told")
             raise
         finally:
             ended.set()
@@ -217,7 +218,7 @@ async def test_a_cancelled_run_is_told_at_its_next_step(live_store, flow):
     run = await flow.get_run(run_id, live_store)
 
     assert run.status == "CANCELLED"
-    assert seen == ["LeaseLost"]
+    assert seen == ["told"]
     assert [s.step_id for s in await run.steps()] == ["one"]
 
 

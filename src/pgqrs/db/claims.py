@@ -169,7 +169,7 @@ async def _record_steps(db: Database, writes: Sequence[Write]) -> None:
     # By id: a step that a later write of the same batch mentions again is inserted once.
     rows = {
         (w.fence[0], s.step_id): (
-            w.fence[0], s.step_id, s.ordinal, str(s.status), s.input, s.output, s.error, s.attempts,
+            w.fence[0], s.step_id, s.ordinal, str(s.status), s.input, s.output, s.error, s.attempts, s.seconds,
         )
         for w in writes
         for s in w.steps

@@ -37,8 +37,8 @@ order by m.message_id
 insert into pgqrs_workflow_steps
     (run_id, step_id, ordinal, status, input, output, error, attempts, started_at, completed_at)
 select given.run_id, given.step_id, given.ordinal, given.status, given.input, given.output, given.error,
-    given.attempts, {now}, case when given.status in ('SUCCESS', 'ERROR') then {now} end
-from {rows given: run_id id, step_id text, ordinal int, status text, input json, output json, error json, attempts int}
+    given.attempts, {after -given.seconds}, case when given.status in ('SUCCESS', 'ERROR') then {now} end
+from {rows given: run_id id, step_id text, ordinal int, status text, input json, output json, error json, attempts int, seconds seconds}
 where true
 order by given.position
 on conflict (run_id, step_id) do update

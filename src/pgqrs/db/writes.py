@@ -26,6 +26,8 @@ class StepRecord:
     output: str | None = None
     error: str | None = None
     attempts: int = 1
+    # How long its body took: it began that long before it is recorded.
+    seconds: float = 0.0
     # True when it failed earlier in this pass, and the next attempt of the run shall run it anew.
     is_again: bool = False
 

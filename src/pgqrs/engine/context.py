@@ -139,6 +139,7 @@ class Context:
         in_step.set(True)
         emitted: list[Emission] = []
         _emitted.set(emitted)
+        began = execution.now()
         try:
             async with asyncio.timeout(seconds):
                 result = await _called(function, args, kwargs)
@@ -151,6 +152,7 @@ class Context:
                     input=_small_input(args, kwargs),
                     output=text,
                     attempts=attempts,
+                    seconds=_since(began, execution),
                 ),
                 emissions=emitted,
             )
@@ -161,9 +163,11 @@ class Context:
         except (LeaseLost, RunCancelled):
             raise
         except Exception as error:  # noqa: BLE001 - a step may raise anything
-            return await self._failed(place, error, retry, attempts), None
+            return await self._failed(place, error, retry, attempts, _since(began, execution)), None
 
-    async def _failed(self, place: Place, error: Exception, retry: RetryPolicy, attempts: int) -> Wait:
+    async def _failed(
+        self, place: Place, error: Exception, retry: RetryPolicy, attempts: int, seconds: float
+    ) -> Wait:
         """Another attempt later, or the error on record and up to the handler."""
         execution = self._execution
         text, _ = described(error)
@@ -171,9 +175,13 @@ class Context:
         if attempts < retry.max_attempts and not permanent:
             asked = error.retry_after if isinstance(error, TransientError) else None
             until = execution.now() + timedelta(seconds=retry.delay(attempts) if asked is None else asked)
-            record = StepRecord(place.step_id, place.ordinal, StepStatus.PENDING, error=text, attempts=attempts)
+            record = StepRecord(
+                place.step_id, place.ordinal, StepStatus.PENDING, error=text, attempts=attempts, seconds=seconds
+            )
             return Wait(f"retry of {place.step_id}", record, until=until, retry=True)
-        record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR, error=text, attempts=attempts)
+        record = StepRecord(
+            place.step_id, place.ordinal, StepStatus.ERROR, error=text, attempts=attempts, seconds=seconds
+        )
         await execution.record(record)
         execution.failed.append(FailedStep(record, error))
         raise error
@@ -386,6 +394,10 @@ def checked_event_type(name: object) -> str:
         f"event type {str(name)[:60]!r} is not allowed; use 1 to 150 of the letters a-z and A-Z, digits, '_', '.' "
         "and '-', such as order.shipped.v1"
     )
+
+
+def _since(began: datetime, execution: Execution) -> float:
+    return (execution.now() - began).total_seconds()
 
 
 async def _nothing() -> None:
