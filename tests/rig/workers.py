@@ -111,7 +111,7 @@ async def work(store: pgqrs.Store, ledger: str, trap: str = "") -> None:  # noqa
 
 
 async def schedule(store: pgqrs.Store, ledger: str) -> None:
-    """A scheduler and a worker, until it is killed."""
+    """A worker, which looks after schedules too, until it is killed."""
     file = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def handler(ctx):
@@ -119,7 +119,7 @@ async def schedule(store: pgqrs.Store, ledger: str) -> None:
 
     worker = await pgqrs.consumer(f"w-{os.getpid()}", 0, WORKFLOW).handler(handler).create(store)
     _say("ready")
-    await asyncio.gather(pgqrs.schedules(store).run(), worker.poll_forever())
+    await worker.poll_forever()
 
 
 async def asleep(store: pgqrs.Store, count: str) -> None:
