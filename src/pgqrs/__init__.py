@@ -52,35 +52,37 @@ from pgqrs.errors import (
     WorkflowNotFound,
 )
 from pgqrs.filters import RunFilter
-from pgqrs.retry import RetryPolicy
-from pgqrs.types import (
+from pgqrs.reports import (
     BulkReason,
     BulkResult,
     CappedCount,
-    DeadLetter,
-    Event,
     FailureGroup,
     LiveRuns,
     OutboxCounts,
-    OutboxEvent,
     OutboxStats,
     QueueDepth,
     QueueMetrics,
     RetentionPolicy,
     RetentionReport,
+    ScheduleStats,
+    StoreStats,
+    WorkerHealth,
+    WorkflowMetrics,
+)
+from pgqrs.retry import RetryPolicy
+from pgqrs.types import (
+    DeadLetter,
+    Event,
+    OutboxEvent,
     RunStatus,
     RunSummary,
     Schedule,
     ScheduleSlot,
-    ScheduleStats,
     SlotState,
     Step,
     StepStatus,
-    StoreStats,
-    WorkerHealth,
     WorkerInfo,
     WorkerStatus,
-    WorkflowMetrics,
 )
 
 __version__ = "0.1.0"

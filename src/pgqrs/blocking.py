@@ -36,10 +36,11 @@ from pgqrs.api.run import Run
 from pgqrs.api.schedules import Schedules
 from pgqrs.api.schedules import schedules as _schedules
 from pgqrs.api.store import Store
+from pgqrs.api.trigger import Trigger
 from pgqrs.api.worker import Worker, WorkerBuilder
 from pgqrs.api.worker import consumer as _consumer
 from pgqrs.api.worker import worker as _worker
-from pgqrs.api.workflow import Trigger, Workflow
+from pgqrs.api.workflow import Workflow
 from pgqrs.api.workflow import workflow as _workflow
 
 _OURS = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -30,20 +30,6 @@ class StepStatus(StrEnum):
 class WorkerStatus(StrEnum):
     READY = "READY"
     STOPPED = "STOPPED"
-
-
-@dataclass(frozen=True, slots=True)
-class QueueMetrics:
-    """What a queue holds now. `ready + scheduled + leased + dead` is everything that is live."""
-
-    queue: str
-    paused: bool
-    ready: int
-    scheduled: int
-    leased: int
-    dead: int
-    archived: int
-    oldest_ready_age_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +101,6 @@ class OutboxEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class OutboxCounts:
-    """What the outbox holds now. `pending` are neither published nor dead; `failing` of them were tried before."""
-
-    pending: int
-    failing: int
-    dead: int
-    published: int
-    oldest_pending_age_seconds: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class RunSummary:
     """A run as lists show it: without its input, output and error."""
 
@@ -163,57 +138,6 @@ class RunSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class CappedCount:
-    """How many; `capped` when there are more than were counted."""
-
-    count: int
-    capped: bool
-
-    def __str__(self) -> str:
-        return f"{self.count:,}+" if self.capped else f"{self.count:,}"
-
-
-@dataclass(frozen=True, slots=True)
-class FailureGroup:
-    """Failures of one workflow that are the same but for what varies in their messages."""
-
-    workflow: str
-    error_signature: str | None
-    count: int
-    first_at: datetime
-    last_at: datetime
-    example_run_id: int
-    last_error: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class BulkReason:
-    """Why a bulk verb did not do a run: `skipped` when its state does not allow it, else `failed`."""
-
-    run_id: int
-    outcome: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class BulkResult:
-    """What a bulk verb did, or would do (`dry_run`).
-
-    `matched` and `run_ids` (the first of them, newest first) are what the filter found when it began; `reasons` are
-    the first of those that were not done.
-    """
-
-    verb: str
-    dry_run: bool
-    matched: CappedCount
-    run_ids: tuple[int, ...]
-    done: int = 0
-    skipped: int = 0
-    failed: int = 0
-    reasons: tuple[BulkReason, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened to a run."""
 
@@ -238,139 +162,6 @@ class Step:
     attempts: int
     started_at: datetime | None
     completed_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class QueueDepth:
-    """What is live in a queue; numbers are at least so much when `capped`."""
-
-    queue: str
-    paused: bool
-    ready: int
-    scheduled: int
-    leased: int
-    dead: int
-    oldest_ready_age_seconds: float | None
-    capped: bool
-
-
-@dataclass(frozen=True, slots=True)
-class WorkflowMetrics:
-    """How a workflow fares: its runs now, and those that ended in SUCCESS or ERROR in the window.
-
-    `success_rate` is in percent. Durations go from a run's first start to its end; waits from its creation to its
-    first start. When `ended` is capped, rates and durations are those of the newest runs that were counted.
-    """
-
-    workflow: str
-    window: timedelta
-    runs: dict[RunStatus, CappedCount]
-    ended: CappedCount
-    success_rate: float | None
-    avg_duration: timedelta | None
-    p50_duration: timedelta | None
-    p95_duration: timedelta | None
-    p50_wait: timedelta | None
-    p95_wait: timedelta | None
-    queue: QueueDepth
-    live_workers: int
-
-    @property
-    def queue_depth(self) -> int:
-        """Runs that could be worked on now, if there were a worker."""
-        return self.queue.ready
-
-    @property
-    def oldest_ready_age_seconds(self) -> float | None:
-        return self.queue.oldest_ready_age_seconds
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerHealth:
-    """Workers by health: `stale` ones gave no sign of life within three leases, and never said goodbye."""
-
-    ready: int
-    stale: int
-    stopped: int
-
-
-@dataclass(frozen=True, slots=True)
-class LiveRuns:
-    """The runs of a workflow that have not ended."""
-
-    workflow: str
-    pending: CappedCount
-    running: CappedCount
-    paused: CappedCount
-
-
-@dataclass(frozen=True, slots=True)
-class OutboxStats:
-    unpublished: CappedCount
-    dead: CappedCount
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleStats:
-    total: int
-    paused: int
-    next_slot_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class StoreStats:
-    """A whole store at a glance. `runs` counts deleted ones, too; `database_bytes` is None for one in memory."""
-
-    schema_version: int
-    runs: dict[RunStatus, CappedCount]
-    live: tuple[LiveRuns, ...]
-    queues: tuple[QueueDepth, ...]
-    workers: WorkerHealth
-    outbox: OutboxStats
-    schedules: ScheduleStats
-    database_bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class RetentionPolicy:
-    """What is deleted when it is older than `keep`; '' stands for every workflow (or queue), every status."""
-
-    what: str
-    workflow: str
-    status: str
-    keep: timedelta
-
-
-@dataclass(frozen=True, slots=True)
-class RetentionCount:
-    """What came of one policy: how many rows it deleted (or would), and how many are old enough but must wait."""
-
-    policy: RetentionPolicy
-    count: int
-    # Children whose parent goes on, runs with something unpublished, rows that somebody had locked.
-    held_back: int
-    # Counting stopped there: it may be more.
-    capped: bool = False
-
-    def __str__(self) -> str:
-        who = " ".join(part for part in (self.policy.what, self.policy.workflow, self.policy.status) if part)
-        more = "more than " if self.capped else ""
-        return f"{who}: {more}{self.count:,}" + (f" ({self.held_back:,} must wait)" if self.held_back else "")
-
-
-@dataclass(frozen=True, slots=True)
-class RetentionReport:
-    """What retention did or, after a dry run, would do."""
-
-    dry_run: bool
-    counts: tuple[RetentionCount, ...]
-
-    @property
-    def total(self) -> int:
-        return sum(each.count for each in self.counts)
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.counts)) or "no policy: nothing is ever deleted"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from pgqrs.db.drivers.sqlite import SQLiteDriver
 from pgqrs.db.tables import messages, queues, workers
 from pgqrs.errors import SchemaMismatch
 from pgqrs.names import checked_name
-from pgqrs.types import DeadLetter, QueueMetrics, WorkerInfo
+from pgqrs.reports import QueueMetrics
+from pgqrs.types import DeadLetter, WorkerInfo
 
 # Beyond this one transaction holds the SQLite writer, or PostgreSQL's locks, longer than a lease should wait.
 PURGE_BATCH = 5_000

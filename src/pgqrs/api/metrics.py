@@ -11,7 +11,7 @@ from pgqrs.api.arguments import checked_seconds
 from pgqrs.config import Config
 from pgqrs.db import metrics
 from pgqrs.names import checked_name
-from pgqrs.types import StoreStats, WorkflowMetrics
+from pgqrs.reports import StoreStats, WorkflowMetrics
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store

@@ -9,7 +9,8 @@ from pgqrs.api.arguments import MOST_PER_CALL, checked_batch, checked_whole
 from pgqrs.db import hints
 from pgqrs.db.tables import outbox
 from pgqrs.engine.outbox import source_of
-from pgqrs.types import OutboxCounts, OutboxEvent
+from pgqrs.reports import OutboxCounts
+from pgqrs.types import OutboxEvent
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store

@@ -12,7 +12,8 @@ from pgqrs.db.tables import queues, workflows
 from pgqrs.engine.janitor import Janitor
 from pgqrs.errors import ConfigError
 from pgqrs.names import checked_name
-from pgqrs.types import RetentionPolicy, RetentionReport, RunStatus
+from pgqrs.reports import RetentionPolicy, RetentionReport
+from pgqrs.types import RunStatus
 
 _ENDED = (RunStatus.SUCCESS, RunStatus.ERROR, RunStatus.CANCELLED)
 _DAY = timedelta(days=1)

@@ -16,17 +16,9 @@ from pgqrs.db.tables import runs, workflows
 from pgqrs.db.tables.runs import RunRow
 from pgqrs.errors import ConfigError, ConnectionFailed, InvalidTransition, NotFound, PgqrsError
 from pgqrs.filters import RunFilter
+from pgqrs.reports import BulkReason, BulkResult, CappedCount, FailureGroup
 from pgqrs.serialization import decode
-from pgqrs.types import (
-    BulkReason,
-    BulkResult,
-    CappedCount,
-    Event,
-    FailureGroup,
-    RunStatus,
-    RunSummary,
-    Step,
-)
+from pgqrs.types import Event, RunStatus, RunSummary, Step
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Iterable
 from typing import Any, Protocol, Unpack, overload
 
 from pgqrs.api.producer import EnqueueOptions, new_messages
-from pgqrs.api.workflow import TriggerOptions, new_runs
+from pgqrs.api.trigger import TriggerOptions, new_runs
 from pgqrs.config import Config
 from pgqrs.db import lifecycle
 from pgqrs.db.database import drive

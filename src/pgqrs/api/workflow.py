@@ -5,38 +5,34 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable
+from datetime import timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
 
 from pgqrs.api.arguments import (
-    checked_batch,
-    checked_key,
-    checked_priority,
     checked_seconds,
-    checked_time,
     checked_whole,
 )
 from pgqrs.api.metrics import workflow_metrics
 from pgqrs.api.run import Run
 from pgqrs.api.schedules import check_declared
 from pgqrs.api.search import events_of, rows_of, wanted_by
-from pgqrs.config import Config
+from pgqrs.api.trigger import Encoded, Trigger, TriggerOptions
 from pgqrs.db import lifecycle
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import OUTBOX
-from pgqrs.db.lifecycle import NewRuns
 from pgqrs.db.tables import runs, workflows
 from pgqrs.db.tables.runs import StepRow
 from pgqrs.engine.context import Context, checked_step_name, current_context, in_step
 from pgqrs.engine.plain import SyncContext
 from pgqrs.engine.registry import Handler, WorkflowOptions, is_context, served, types_of
-from pgqrs.errors import ConfigError, NoActiveWorker, RunNotFound
+from pgqrs.errors import ConfigError, RunNotFound
 from pgqrs.names import checked_name
+from pgqrs.reports import WorkflowMetrics
 from pgqrs.retry import RetryPolicy
 from pgqrs.serialization import encode
-from pgqrs.types import Event, WorkflowMetrics
+from pgqrs.types import Event
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
@@ -245,129 +241,6 @@ class RunPage(list[Run]):
     next_cursor: str | None = None
 
 
-class TriggerOptions(TypedDict, total=False):
-    """How a run is triggered; higher priority comes first."""
-
-    priority: int
-    run_at: datetime | None
-    delay: float | timedelta
-    max_attempts: int | None
-    attributes: dict[str, Any] | None
-
-
-class Trigger:
-    """What `trigger` was told, until `execute` carries it out."""
-
-    def __init__(
-        self,
-        workflow: Workflow,
-        inputs: list[Any],
-        keys: Sequence[str] = (),
-        *,
-        many: bool,
-        require_worker: bool | None = None,
-        **options: Unpack[TriggerOptions],
-    ) -> None:
-        self._workflow = workflow
-        self._inputs = inputs
-        self._keys = keys
-        self._many = many
-        self._options = options
-        self._require_worker = require_worker
-        self._wait = False
-        self._timeout: float | None = None
-
-    def wait(self) -> Trigger:
-        """`execute` then waits for the result, and gives that."""
-        self._wait = True
-        return self
-
-    def timeout(self, seconds: float | timedelta) -> Trigger:
-        self._timeout = checked_seconds("timeout", seconds)
-        return self
-
-    async def execute(self, store: Store) -> Any:
-        """The run's id (or ids), durable; after `wait()` the result."""
-        db = await store.ready()
-        found = await workflows.get(db, self._workflow.name)
-        new = new_runs(store.config, found, self._inputs, self._keys, **self._options)
-        if not new.inputs:
-            return []
-        await self._look_for_workers(store, found)
-        run_ids = await _triggered(db, new)
-        db.hints.announce([found.queue_id, OUTBOX] if db.journal.published else [found.queue_id])
-        if not self._wait:
-            return run_ids if self._many else run_ids[0]
-        return await (await self._workflow.get_run(run_ids[0], store)).result(self._timeout)
-
-    async def _look_for_workers(self, store: Store, found: workflows.Workflow) -> None:
-        queue_id = found.queue_id
-        strict = store.config.require_workers if self._require_worker is None else self._require_worker
-        within = 3 * store.config.lease_seconds
-        if not strict and store.knows_of_workers(queue_id):
-            return
-        if await workflows.count_live_workers(await store.ready(), found, within=within):
-            store.remember_workers(queue_id)
-        elif strict:
-            raise NoActiveWorker(self._workflow.name)
-        else:
-            store.remember_workers(queue_id)
-            log.warning("no live worker for workflow %r: the run waits in its queue", self._workflow.name)
-
-
-async def _triggered(db: Driver, new: NewRuns) -> list[int]:
-    """Those with keys can be tried again after a lost reply: they find themselves."""
-    if new.keys:
-        return [each.run_id for each in await lifecycle.trigger_once(db, new)]
-    return await lifecycle.trigger(db, new)
-
-
-def new_runs(
-    config: Config,
-    found: workflows.Workflow,
-    inputs: Iterable[Any],
-    keys: Sequence[str] = (),
-    *,
-    priority: int = 0,
-    run_at: datetime | None = None,
-    delay: float | timedelta = 0,
-    max_attempts: int | None = None,
-    attributes: dict[str, Any] | None = None,
-) -> NewRuns:
-    """Everything checked and encoded, before anything is written."""
-    if run_at is not None and delay:
-        raise ConfigError("give either delay or run_at, not both")
-    attempts = config.max_attempts if max_attempts is None else max_attempts
-    limit = config.max_payload_bytes
-    texts = [each.text if isinstance(each, _Encoded) else encode(each, max_bytes=limit) for each in inputs]
-    if texts:
-        checked_batch("the number of runs in one call", len(texts))
-    if keys and len(keys) != len(texts):
-        raise ConfigError(
-            f"{len(keys)} idempotency keys were given for {len(texts)} runs; give one for each, or none"
-        )
-    return NewRuns(
-        found.workflow_id,
-        found.queue_id,
-        texts,
-        keys=[checked_key(key) for key in keys],
-        priority=checked_priority(priority),
-        run_at=checked_time("run_at", run_at),
-        delay=checked_seconds("delay", delay),
-        max_attempts=checked_whole("max_attempts", attempts, least=1, most=2**31 - 1),
-        attributes=None if attributes is None else encode(attributes, max_bytes=limit),
-    )
-
-
-class _Encoded:
-    """An input that a handler's signature has encoded already."""
-
-    __slots__ = ("text",)
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-
 class DecoratedWorkflow(Workflow, Generic[P, R]):
     """A function that is a workflow: call it to run it here, `.trigger(...)` to queue it."""
 
@@ -396,7 +269,7 @@ class DecoratedWorkflow(Workflow, Generic[P, R]):
         names = {parameter.name for parameter in self._handler.parameters}
         given = {name: options.pop(name) for name in list(options) if name in names}
         text = self._handler.encode_input(args, given, max_bytes=2**31)
-        return super().trigger(_Encoded(text), **options)
+        return super().trigger(Encoded(text), **options)
 
     def __get__(self, instance: object, owner: type | None = None) -> DecoratedWorkflow[P, R]:
         return self

@@ -12,17 +12,17 @@ from pgqrs.db.database import Database, Kind, store_call
 from pgqrs.db.queries import load
 from pgqrs.db.tables import queues, workflows
 from pgqrs.db.tables.queues import Queue
-from pgqrs.types import (
+from pgqrs.reports import (
     CappedCount,
     LiveRuns,
     OutboxStats,
     QueueDepth,
-    RunStatus,
     ScheduleStats,
     StoreStats,
     WorkerHealth,
     WorkflowMetrics,
 )
+from pgqrs.types import RunStatus
 
 _SQL = load(__package__, "metrics")
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, assert_never, get_args
 
 from pgqrs.db.database import Database, Kind, store_call
 from pgqrs.db.queries import load
-from pgqrs.types import RetentionPolicy
+from pgqrs.reports import RetentionPolicy
 
 _SQL = load(__package__, "retention")
 

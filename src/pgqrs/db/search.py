@@ -29,7 +29,8 @@ from pgqrs.db.database import Database, Kind, store_call
 from pgqrs.db.queries import load
 from pgqrs.db.tables import workflows
 from pgqrs.filters import Moment, RunFilter
-from pgqrs.types import FailureGroup, RunStatus, RunSummary
+from pgqrs.reports import FailureGroup
+from pgqrs.types import RunStatus, RunSummary
 
 _SQL = load(__package__, "search")
 

@@ -13,7 +13,7 @@ from pgqrs.config import Config
 from pgqrs.db import retention
 from pgqrs.db.driver import Driver
 from pgqrs.db.retention import Batch, Place, Range
-from pgqrs.types import RetentionCount, RetentionPolicy, RetentionReport
+from pgqrs.reports import RetentionCount, RetentionPolicy, RetentionReport
 
 log = logging.getLogger("pgqrs.janitor")
 

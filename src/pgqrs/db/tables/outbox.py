@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 
 from pgqrs.db.database import Database, Kind, Row, store_call
 from pgqrs.db.queries import load
-from pgqrs.types import OutboxCounts, OutboxEvent
+from pgqrs.reports import OutboxCounts
+from pgqrs.types import OutboxEvent
 
 _SQL = load(__package__, "outbox")
 _BEFORE_ALL = datetime(1970, 1, 1, tzinfo=UTC)

@@ -8,7 +8,7 @@ from datetime import datetime
 from pgqrs.db.database import Database, Kind, store_call
 from pgqrs.db.queries import load
 from pgqrs.errors import InvalidTransition, QueueNotFound
-from pgqrs.types import QueueMetrics
+from pgqrs.reports import QueueMetrics
 
 _SQL = load(__package__, "queues")
 
