@@ -20,6 +20,7 @@ from pgqrs.db.database import Transaction
 from pgqrs.db.history import Emission
 from pgqrs.db.tables.runs import RecordedStep
 from pgqrs.db.writes import StepRecord
+from pgqrs.engine import waiting
 from pgqrs.engine.branches import outside
 from pgqrs.engine.children import Child, spawn
 from pgqrs.engine.execution import Execution, FailedStep, Place, Wait
@@ -35,7 +36,6 @@ from pgqrs.errors import (
     SerializationError,
     StepFailed,
     TransientError,
-    WaitTimeout,
 )
 from pgqrs.retry import RetryPolicy
 from pgqrs.serialization import decode, encode
@@ -271,64 +271,16 @@ class Context:
     def sleep(self, seconds: float | timedelta) -> Awaitable[None]:
         """Wakes at the time that was fixed when it was first asked for; holds nothing meanwhile."""
         length = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
-        return self._sleep(self._execution.place("sleep"), length)
-
-    async def _sleep(self, place: Place, length: timedelta) -> None:
-        execution = self._execution
-        recorded = execution.recorded(place)
-        if recorded is not None and recorded.status is StepStatus.SUCCESS:
-            return
-        until = decode(recorded.output, datetime) if recorded and recorded.output else execution.now() + length
-        if until > execution.now():
-            record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, output=encode(until))
-            await execution.wait(Wait(f"sleep until {until:%Y-%m-%d %H:%M:%S}", record, until=until))
-        await execution.record(StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=encode(until)))
+        return waiting.sleep(self._execution, self._execution.place("sleep"), length)
 
     def pause(self, message: str = "resume") -> Awaitable[Any]:
         """Waits until somebody resumes this run; gives the data that they resume it with."""
-        return self._pause(self._execution.place("pause"), message)
-
-    async def _pause(self, place: Place, message: str) -> Any:
-        recorded = self._execution.recorded(place)
-        if recorded is not None and recorded.status is StepStatus.SUCCESS:
-            return decode(recorded.output or "null")
-        record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED)
-        await self._execution.wait(Wait(message, record))
-        raise AssertionError("a wait does not return")
+        return waiting.pause(self._execution, self._execution.place("pause"), message)
 
     def wait_for(self, name: str, *, timeout: float | None = None, type: Any = Any) -> Awaitable[Any]:  # noqa: A002 - the design's word
         """The oldest unread signal of that name, sent before or after this call; WaitTimeout after `timeout`."""
-        return self._wait_for(self._execution.place(f"wait_for:{checked_step_name(name)}"), name, timeout, type)
-
-    async def _wait_for(self, place: Place, name: str, seconds: float | None, as_type: Any) -> Any:
-        execution = self._execution
-        recorded = execution.recorded(place)
-        if recorded is not None and recorded.status is StepStatus.SUCCESS:
-            return decode(recorded.output or "null", as_type)
-        if recorded is not None and recorded.status is StepStatus.ERROR:
-            raise WaitTimeout(f"no signal {name!r} came in time")
-        pending = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED)
-        execution.begin()
-        try:
-            held, payload = await outside(claims.take_signal(execution.db, execution.claim.fence, pending, name=name))
-        finally:
-            execution.finish()
-        if not held:
-            execution.lost = True
-            execution.check_alive()
-        if payload is not None:
-            return decode(payload, as_type)
-        until = decode(recorded.output, datetime) if recorded and recorded.output else None
-        if until is None and seconds is not None:
-            until = execution.now() + timedelta(seconds=seconds)
-        if until is not None and until <= execution.now():
-            text, _ = described(WaitTimeout(f"no signal {name!r} came in time"))
-            await execution.record(StepRecord(place.step_id, place.ordinal, StepStatus.ERROR, error=text))
-            raise WaitTimeout(f"no signal {name!r} came in time")
-        output = None if until is None else encode(until)
-        record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, output=output)
-        await execution.wait(Wait(name, record, until=until, signal=name))
-        raise AssertionError("a wait does not return")
+        place = self._execution.place(f"wait_for:{checked_step_name(name)}")
+        return waiting.wait_for(self._execution, place, name, seconds=timeout, as_type=type)
 
     # -- children ----------------------------------------------------------------------------------------
 
