@@ -9,7 +9,7 @@ from pgqrs.api.store import Store
 from pgqrs.db import retention as tables
 from pgqrs.db.retention import KINDS, Range, What
 from pgqrs.db.tables import queues, workflows
-from pgqrs.engine.janitor import Janitor
+from pgqrs.engine.janitor import PAUSE_LENGTHS, Janitor
 from pgqrs.errors import ConfigError
 from pgqrs.names import checked_name
 from pgqrs.reports import RetentionPolicy, RetentionReport
@@ -81,9 +81,13 @@ class Retention:
     async def policies(self) -> list[RetentionPolicy]:
         return await tables.policies(await self._store.ready())
 
-    async def apply(self, *, dry_run: bool = False) -> RetentionReport:
-        """Deletes now what is due, in small batches; with `dry_run` only counts, up to 100,000 for each policy."""
-        janitor = Janitor(await self._store.ready(), self._store.config)
+    async def apply(self, *, dry_run: bool = False, gently: bool = True) -> RetentionReport:
+        """Deletes now what is due, in small batches; with `dry_run` only counts, up to 100,000 for each policy.
+
+        Not `gently`: without the pauses that leave room for other work, some six times as fast.
+        """
+        lengths = PAUSE_LENGTHS if gently else 0.0
+        janitor = Janitor(await self._store.ready(), self._store.config, pause_lengths=lengths)
         return await (janitor.count() if dry_run else janitor.sweep())
 
     async def delete_runs(

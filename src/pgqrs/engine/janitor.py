@@ -37,8 +37,16 @@ COUNT_AT_MOST = 100_001
 class Janitor:
     """Any number of them may run: one works, the others leave it to that one."""
 
-    def __init__(self, db: Driver, config: Config, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        db: Driver,
+        config: Config,
+        *,
+        pause_lengths: float = PAUSE_LENGTHS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._db = db
+        self._pause_lengths = pause_lengths
         # How long things took here; what is old enough, the database says.
         self._monotonic = monotonic
         self._silent_seconds = max(_SILENT_AT_LEAST_SECONDS, 3 * config.lease_seconds)
@@ -81,7 +89,10 @@ class Janitor:
             self._todo.insert(0, given)
         if batch.deleted:
             log.debug("deleted %d of %s", batch.deleted, given.policy)
-        return _pause(self._monotonic() - began)
+        return self._pause(self._monotonic() - began)
+
+    def _pause(self, took: float) -> float:
+        return max(_LEAST_PAUSE_SECONDS, took * self._pause_lengths)
 
     async def sweep(self, ranges: Sequence[Range] | None = None) -> RetentionReport:
         """Everything that is due now, whoever else is at it; returns when it is done."""
@@ -95,7 +106,7 @@ class Janitor:
                 tally.add(given, batch.deleted, batch.seen - batch.deleted)
                 place, done = batch.place, batch.done
                 if not done:
-                    await asyncio.sleep(_pause(self._monotonic() - began))
+                    await asyncio.sleep(self._pause(self._monotonic() - began))
         return tally.report(await self._reported(todo, ranges))
 
     async def count(self, ranges: Sequence[Range] | None = None) -> RetentionReport:
@@ -160,7 +171,3 @@ class _Tally:
                 RetentionCount(policy, min(count, COUNT_AT_MOST - 1) if capped else count, held_back, capped)
             )
         return RetentionReport(self._dry_run, tuple(counts))
-
-
-def _pause(took: float) -> float:
-    return max(_LEAST_PAUSE_SECONDS, took * PAUSE_LENGTHS)
