@@ -138,7 +138,7 @@ class Workflow:
     async def get_run(self, run_id: int, store: Store) -> Run:
         row = await runs.get(await store.ready(), run_id)
         if row.workflow != self.name:
-            raise RunNotFound(run_id)
+            raise RunNotFound(run_id, workflow=row.workflow)
         return Run(row, store, returns=self.handler.returns if self.handler else Any)
 
     async def runs(self, store: Store, *, limit: int = 50, cursor: str | None = None, **fields: Any) -> RunPage:
@@ -223,8 +223,8 @@ class Workflow:
     async def _ours(self, run_id: int, store: Store) -> Driver:
         """The database, if the run is one of this workflow."""
         db = await store.ready()
-        if await runs.workflow_of(db, run_id) != self.name:
-            raise RunNotFound(run_id)
+        if (found := await runs.workflow_of(db, run_id)) != self.name:
+            raise RunNotFound(run_id, workflow=found)
         return db
 
     async def _wake(self, db: Driver, *, ended: Iterable[int] = ()) -> None:
