@@ -65,6 +65,10 @@ class Trigger:
 
     def wait(self) -> Trigger:
         """`execute` then waits for the result, and gives that."""
+        if self._many:
+            raise ConfigError(
+                "wait() is for one run; take the ids that trigger_many gives, and await run.result() of each"
+            )
         self._wait = True
         return self
 
