@@ -79,7 +79,8 @@ def _checked_options(
     **unknown: Any,
 ) -> WorkflowOptions:
     if unknown:
-        raise ConfigError(f"workflow() does not know {', '.join(unknown)}")
+        known = ", ".join(("name", *DecoratorOptions.__annotations__))
+        raise ConfigError(f"workflow() does not know {next(iter(unknown))!r}; it takes {known}")
     if dead_letter is not None and checked_name("workflow", dead_letter) == name:
         raise ConfigError(f"workflow {name!r} cannot be its own dead letter; name another one")
     if schedule is not None:
