@@ -212,9 +212,10 @@ async def rows_of(
     db = await store.ready()
     before = search.NEWEST if cursor is None else _from_cursor(cursor)
     prepared = await search.prepared(db, wanted)
-    found = await search.run_ids(db, prepared, limit=checked_batch("limit", limit), before=before)
+    read = await search.run_ids(db, prepared, limit=checked_batch("limit", limit) + 1, before=before)
+    found, last = search.cut(read, limit)
     rows = await runs.several(db, found) if found else []
-    return rows, _to_cursor(found[-1]) if len(found) == limit else None
+    return rows, None if last is None else _to_cursor(last)
 
 
 async def page_of(store: Store, wanted: RunFilter, *, limit: int, cursor: str | None) -> SummaryPage:
