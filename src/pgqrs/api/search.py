@@ -168,6 +168,7 @@ class SearchVerbs:
 
         async def delete(db: Driver, run_id: int) -> None:
             await lifecycle.delete(db, run_id, reason=reason, actor=actor)
+            db.hints.announce([-run_id])
 
         wanted = _bulk_filter("delete_runs", filter, fields, _DELETED_FROM, everything=everything)
         return await self._bulk("delete", wanted, delete, dry_run=dry_run)
