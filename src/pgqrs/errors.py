@@ -108,11 +108,16 @@ class ScheduleNotFound(_NamedNotFound):
 
 
 class RunNotFound(NotFound):
-    """No run of that id."""
+    """No run of that id, or none of the workflow that was asked; `workflow` is then the one that it is of."""
 
-    def __init__(self, run_id: int) -> None:
-        super().__init__(f"no run {run_id}; it was never triggered here, or retention has deleted it")
+    def __init__(self, run_id: int, *, workflow: str | None = None) -> None:
+        super().__init__(
+            f"no run {run_id}; it was never triggered here, or retention has deleted it"
+            if workflow is None
+            else f"run {run_id} is one of workflow {workflow!r}; ask workflow({workflow!r}) for it"
+        )
         self.run_id = run_id
+        self.workflow = workflow
 
 
 class RunDeleted(RunNotFound):
@@ -121,6 +126,7 @@ class RunDeleted(RunNotFound):
     def __init__(self, run_id: int, reason: str | None = None) -> None:
         PgqrsError.__init__(self, f"run {run_id} was deleted" + (f": {reason}" if reason else ""))
         self.run_id = run_id
+        self.workflow = None
         self.reason = reason
 
 

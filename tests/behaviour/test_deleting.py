@@ -161,6 +161,6 @@ async def test_verbs_of_another_workflow_do_not_know_the_run(store, flow):
     other = pgqrs.workflow("other")
 
     for verb in (other.cancel, other.pause, other.resume, other.restart, other.reset, other.delete, other.steps):
-        with pytest.raises(pgqrs.RunNotFound):
+        with pytest.raises(pgqrs.RunNotFound, match="workflow 'flow'"):
             await verb(run_id, store)
     assert (await flow.get_run(run_id, store)).status == "PENDING"

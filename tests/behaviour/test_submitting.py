@@ -174,6 +174,21 @@ async def test_keys_that_do_not_match_the_runs_are_refused(store, flow):
         await flow.trigger_many([1, 2], idempotency_keys=["a"]).execute(store)
 
 
+@pytest.mark.parametrize(
+    ("options", "told"), [({"eta": 5}, "it takes priority"), ({"attributes": "c42"}, "attributes must be a dict")]
+)
+async def test_an_option_that_cannot_be_is_refused(store, flow, options, told):
+    with pytest.raises(pgqrs.ConfigError, match=told):
+        await flow.trigger(1, **options).execute(store)
+
+    assert await flow.runs(store) == []
+
+
+async def test_waiting_for_many_runs_is_refused(flow):
+    with pytest.raises(pgqrs.ConfigError, match="for one run"):
+        flow.trigger_many([1, 2]).wait()
+
+
 async def test_a_kill_between_run_and_message_leaves_neither(store, flow):
     class Killed(Exception):
         pass

@@ -52,6 +52,12 @@ def checked_batch(argument: str, value: int) -> int:
     return checked_whole(argument, value, least=1, most=MOST_PER_CALL)
 
 
+def checked_attributes(value: dict[str, Any] | None) -> dict[str, Any] | None:
+    if value is None or isinstance(value, dict):
+        return value
+    raise ConfigError(f"attributes must be a dict such as {{'customer': 'c42'}}, not {value!r}")
+
+
 def checked_key(value: object) -> str:
     """An idempotency key: long enough for any id, short enough for an index."""
     if isinstance(value, str) and 1 <= len(value) <= 500 and value.isprintable():

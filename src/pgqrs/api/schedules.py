@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
-from pgqrs.api.arguments import checked_batch, checked_priority, checked_seconds, checked_whole
+from pgqrs.api.arguments import checked_attributes, checked_batch, checked_priority, checked_seconds, checked_whole
 from pgqrs.config import Config
 from pgqrs.db import hints
 from pgqrs.db.database import Database
@@ -194,7 +194,8 @@ def declared(workflow: str, given: Any) -> dict[str, Any]:
     name = options.pop("name", workflow)
     unknown = [str(key) for key in options if key not in ScheduleOptions.__annotations__]
     if unknown:
-        raise ConfigError(f"schedule of workflow {workflow!r} does not know {', '.join(unknown)}")
+        known = ", ".join(("name", *ScheduleOptions.__annotations__))
+        raise ConfigError(f"schedule of workflow {workflow!r} does not know {unknown[0]!r}; it takes {known}")
     return {"name": name, "workflow": workflow, **options}
 
 
@@ -243,8 +244,7 @@ def _definition(
     checked_priority(priority)
     if max_attempts is not None:
         checked_whole("max_attempts", max_attempts, least=1, most=2**31 - 1)
-    if attributes is not None and not isinstance(attributes, dict):
-        raise ConfigError(f"attributes must be a dict, not {attributes!r}")
+    checked_attributes(attributes)
     options = {"priority": priority, "max_attempts": max_attempts, "attributes": attributes}
     kept = {key: value for key, value in options.items() if value}
     return Definition(

@@ -168,6 +168,7 @@ class SearchVerbs:
 
         async def delete(db: Driver, run_id: int) -> None:
             await lifecycle.delete(db, run_id, reason=reason, actor=actor)
+            db.hints.announce([-run_id])
 
         wanted = _bulk_filter("delete_runs", filter, fields, _DELETED_FROM, everything=everything)
         return await self._bulk("delete", wanted, delete, dry_run=dry_run)
@@ -212,9 +213,10 @@ async def rows_of(
     db = await store.ready()
     before = search.NEWEST if cursor is None else _from_cursor(cursor)
     prepared = await search.prepared(db, wanted)
-    found = await search.run_ids(db, prepared, limit=checked_batch("limit", limit), before=before)
+    read = await search.run_ids(db, prepared, limit=checked_batch("limit", limit) + 1, before=before)
+    found, last = search.cut(read, limit)
     rows = await runs.several(db, found) if found else []
-    return rows, _to_cursor(found[-1]) if len(found) == limit else None
+    return rows, None if last is None else _to_cursor(last)
 
 
 async def page_of(store: Store, wanted: RunFilter, *, limit: int, cursor: str | None) -> SummaryPage:

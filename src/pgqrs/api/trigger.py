@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from pgqrs.api.arguments import (
+    checked_attributes,
     checked_batch,
     checked_key,
     checked_priority,
@@ -54,6 +55,12 @@ class Trigger:
         require_worker: bool | None = None,
         **options: Unpack[TriggerOptions],
     ) -> None:
+        unknown = [name for name in options if name not in TriggerOptions.__annotations__]
+        if unknown:
+            known = ", ".join(TriggerOptions.__annotations__)
+            raise ConfigError(
+                f"trigger does not know {unknown[0]!r}; it takes {known}, idempotency_key, require_worker"
+            )
         self._workflow = workflow
         self._inputs = inputs
         self._keys = keys
@@ -65,6 +72,10 @@ class Trigger:
 
     def wait(self) -> Trigger:
         """`execute` then waits for the result, and gives that."""
+        if self._many:
+            raise ConfigError(
+                "wait() is for one run; take the ids that trigger_many gives, and await run.result() of each"
+            )
         self._wait = True
         return self
 
@@ -141,7 +152,7 @@ def new_runs(
         run_at=checked_time("run_at", run_at),
         delay=checked_seconds("delay", delay),
         max_attempts=checked_whole("max_attempts", attempts, least=1, most=2**31 - 1),
-        attributes=None if attributes is None else encode(attributes, max_bytes=limit),
+        attributes=None if attributes is None else encode(checked_attributes(attributes), max_bytes=limit),
     )
 
 

@@ -197,6 +197,10 @@ class Worker:
     def set_handler(self, function: Callable[..., Any]) -> None:
         """Another handler for the one workflow of this worker, from the next run on."""
         handlers = self._loop.service.handlers
+        if len(handlers) != 1:
+            raise ConfigError(
+                f"worker {self.name!r} serves {len(handlers)} workflows; set_handler is for workers of consumer(...)"
+            )
         for name in handlers:
             handlers[name] = Handler.of(name, function)
 

@@ -79,7 +79,8 @@ def _checked_options(
     **unknown: Any,
 ) -> WorkflowOptions:
     if unknown:
-        raise ConfigError(f"workflow() does not know {', '.join(unknown)}")
+        known = ", ".join(("name", *DecoratorOptions.__annotations__))
+        raise ConfigError(f"workflow() does not know {next(iter(unknown))!r}; it takes {known}")
     if dead_letter is not None and checked_name("workflow", dead_letter) == name:
         raise ConfigError(f"workflow {name!r} cannot be its own dead letter; name another one")
     if schedule is not None:
@@ -138,7 +139,7 @@ class Workflow:
     async def get_run(self, run_id: int, store: Store) -> Run:
         row = await runs.get(await store.ready(), run_id)
         if row.workflow != self.name:
-            raise RunNotFound(run_id)
+            raise RunNotFound(run_id, workflow=row.workflow)
         return Run(row, store, returns=self.handler.returns if self.handler else Any)
 
     async def runs(self, store: Store, *, limit: int = 50, cursor: str | None = None, **fields: Any) -> RunPage:
@@ -223,8 +224,8 @@ class Workflow:
     async def _ours(self, run_id: int, store: Store) -> Driver:
         """The database, if the run is one of this workflow."""
         db = await store.ready()
-        if await runs.workflow_of(db, run_id) != self.name:
-            raise RunNotFound(run_id)
+        if (found := await runs.workflow_of(db, run_id)) != self.name:
+            raise RunNotFound(run_id, workflow=found)
         return db
 
     async def _wake(self, db: Driver, *, ended: Iterable[int] = ()) -> None:

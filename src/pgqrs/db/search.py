@@ -110,10 +110,15 @@ async def run_ids(db: Database, search: Search, *, limit: int, before: int = NEW
 
 @store_call(Kind.READ, idempotent=True)
 async def page(db: Database, wanted: RunFilter, *, limit: int, before: int) -> tuple[list[RunSummary], int | None]:
-    """The runs, and the id before which the next page begins, if there may be one."""
+    """The runs, and the id before which the next page begins, if there is one."""
     search = await _prepared(db, wanted)
-    found = await _run_ids(db, search, limit=limit, before=before)
-    return await _summaries(db, search, found), found[-1] if len(found) == limit else None
+    found, last = cut(await _run_ids(db, search, limit=limit + 1, before=before), limit)
+    return await _summaries(db, search, found), last
+
+
+def cut(found: list[int], limit: int) -> tuple[list[int], int | None]:
+    """A page of what was read, one more than the page holds, and the id before which the next begins."""
+    return found[:limit], found[limit - 1] if len(found) > limit else None
 
 
 @store_call(Kind.READ, idempotent=True)
