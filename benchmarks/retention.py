@@ -1,7 +1,7 @@
 """Retention beside work at full speed: how much of the throughput is left while finished runs are deleted.
 
-`ROWS=1000000 make bench WHAT=retention`. Rounds with and without a janitor alternate in one process, until the last of
-the finished runs is deleted.
+`ROWS=1000000 make bench WHAT=retention`. Rounds with and without a janitor alternate in one process, until the last
+of the finished runs is deleted.
 """
 
 import asyncio

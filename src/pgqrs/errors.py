@@ -144,10 +144,11 @@ class IdempotencyConflict(PgqrsError):
     `run_id` is None when that run is not visible yet, or is of the same call.
     """
 
-    def __init__(self, key: str, run_id: int | None) -> None:
+    def __init__(self, key: str, run_id: int | None, message: str | None = None) -> None:
         whose = "another run of this call" if run_id is None else f"run {run_id}"
         super().__init__(
-            f"idempotency key {key!r} belongs to {whose}, which has another workflow or input; "
+            message
+            or f"idempotency key {key!r} belongs to {whose}, which has another workflow or input; "
             "use another key, or delete that run to free it"
         )
         self.key = key

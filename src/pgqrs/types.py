@@ -19,6 +19,10 @@ class RunStatus(StrEnum):
     CANCELLED = "CANCELLED"
 
 
+# In this order where people see them.
+ENDED = (RunStatus.SUCCESS, RunStatus.ERROR, RunStatus.CANCELLED)
+
+
 class StepStatus(StrEnum):
     PENDING = "PENDING"
     RUNNING = "RUNNING"

@@ -96,6 +96,34 @@ async def test_a_run_whose_workers_were_all_lost_is_a_dead_letter_too(store, flo
     assert letter["last_error"] == "worker_lost"
 
 
+async def test_a_run_without_a_handler_is_a_dead_letter_too(connect, config, clock):
+    await connect()
+    config = config.with_changes(no_handler_grace_seconds=0)
+
+    async def rescue(ctx, params):
+        return params["last_error"]
+
+    async with pgqrs.connect_with(config, clock=clock) as store:
+        await store.create_workflow("p.rescue")
+        await store.create_workflow("p.unknown", dead_letter="p.rescue")
+        await pgqrs.workflow("p.unknown").trigger().execute(store)
+        worker = await pgqrs.worker("w", prefixes=["p."]).workflows({"p.rescue": rescue}).create(store)
+        await worker.run_until_idle()
+        await worker.close()
+        [letter] = await pgqrs.workflow("p.rescue").runs(store)
+
+    assert letter.output() == "no_handler_registered"
+
+
+async def test_a_dead_letter_can_be_taken_back(store, flow, run, rescue):
+    await store.create_workflow("flow")  # says nothing of it
+    await run(fail)
+    await store.create_workflow("flow", dead_letter=None)
+    await run(fail)
+
+    assert len(await rescue()) == 1
+
+
 async def test_it_fails_with_its_dead_letter_or_not_at_all(store, flow, run, rescue):
     def refuse(point):
         if point == ("sql", "insert_run_messages"):

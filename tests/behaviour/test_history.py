@@ -132,6 +132,35 @@ async def test_a_retried_run_tells_each_failure_of_its_step_once(store, flow, ru
     assert await told(store, waiting.run_id) == ["created", "step_failed", "retried", "step_failed", "failed"]
 
 
+async def test_a_run_that_its_worker_hands_back_is_told_so(live_store):
+    import asyncio
+
+    await live_store.create_workflow("flow")
+    began = asyncio.Event()
+
+    async def handler(ctx, params):
+        began.set()
+        await asyncio.Event().wait()
+
+    worker = await pgqrs.consumer("w", 0, "flow").handler(handler).grace(0).create(live_store)
+    polling = asyncio.create_task(worker.poll_forever())
+    run_id = await pgqrs.workflow("flow").trigger().execute(live_store)
+    await began.wait()
+    worker.stop()
+    await polling
+
+    assert await told(live_store, run_id) == ["created", "handed_back"]
+
+
+async def test_no_other_status_can_be_stored(store, flow):
+    run_id = await flow.trigger().execute(store)
+
+    with pytest.raises(pgqrs.PgqrsError):
+        await store.database.execute(
+            Query("bad", "update pgqrs_workflow_runs set status = 'leased' where run_id = :run_id"), run_id=run_id
+        )
+
+
 async def test_a_lost_worker_is_told_by_the_next(store, flow, clock):
     from pgqrs.db import claims
     from pgqrs.db.tables import queues

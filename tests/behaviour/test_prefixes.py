@@ -95,7 +95,7 @@ async def test_a_workflow_that_comes_later_is_picked_up_without_a_restart(live_s
     polling = asyncio.create_task(worker.poll_forever())
     elsewhere = live_store if live_store.config.backend == "turso" else await connect(clock=pgqrs.DatabaseClock())
     await elsewhere.create_workflow("billing.new")
-    worker._loop.service.handlers["billing.new"] = pgqrs.engine.registry.Handler.of("billing.new", handler)
+    await worker.add_workflows({"billing.new": handler})
 
     result = await pgqrs.workflow("billing.new").trigger(1).wait().timeout(30).execute(elsewhere)
     worker.stop()
@@ -237,3 +237,29 @@ async def lease_of(store, run_id):
 def test_options_that_cannot_be_are_refused(options):
     with pytest.raises(pgqrs.ConfigError):
         pgqrs.workflow(name="x", **options)
+
+
+async def test_a_worker_whose_code_has_none_of_its_prefixes_is_refused(store):
+    with pytest.raises(pgqrs.ConfigError, match="zzz"):
+        await pgqrs.worker("w", prefixes=["zzz."]).workflows({"a.x": handler}).create(store)
+
+
+async def test_each_workflow_gets_its_own_handler(store):
+    async def one(ctx, params):
+        return "one"
+
+    async def other(ctx, params):
+        return "other"
+
+    names = ["p.one", "p.other"]
+    ids = await triggered(store, *names)
+    worker = (
+        await pgqrs.worker("w", prefixes=["p."]).workflows(dict(zip(names, (one, other), strict=True))).create(store)
+    )
+    await worker.run_until_idle()
+    await worker.close()
+
+    assert [(await pgqrs.workflow(n).get_run(i, store)).output() for n, i in zip(names, ids, strict=True)] == [
+        "one",
+        "other",
+    ]

@@ -472,8 +472,8 @@ async def test_runs_can_be_deleted_once_whatever_the_policies_say(past, retentio
     await past.run(age=10)
     await retention.keep("runs", days=99)
 
-    dry = await retention.delete_runs(workflow="flow", status="SUCCESS", days=7, dry_run=True)
-    report = await retention.delete_runs(workflow="flow", status="SUCCESS", days=7)
+    dry = await retention.purge_runs(workflow="flow", status="SUCCESS", days=7)
+    report = await retention.purge_runs(workflow="flow", status="SUCCESS", days=7, dry_run=False)
 
     assert (dry.total, report.total) == (1, 1)
     assert await left(past) == [other, failed, fresh]
@@ -484,7 +484,7 @@ async def test_whoever_waits_for_a_run_that_is_deleted_is_told(live_store):
     run_id = await pgqrs.workflow("flow").trigger(1).execute(live_store)
     run = await pgqrs.workflow("flow").get_run(run_id, live_store)
     await pgqrs.workflow("flow").cancel(run_id, live_store)
-    await pgqrs.retention(live_store).delete_runs(workflow="flow", seconds=0)
+    await pgqrs.retention(live_store).purge_runs(workflow="flow", seconds=0, dry_run=False)
 
     with pytest.raises(pgqrs.RunNotFound):
         await run.result(timeout=10)

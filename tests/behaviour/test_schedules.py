@@ -574,7 +574,7 @@ async def test_a_declared_time_that_has_passed_does_not_keep_a_worker_from_start
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [("nonsense", "cannot be read"), (5, "must be a cron text"), ({"crn": "x"}, "does not know crn")],
+    [("nonsense", "cannot be read"), (5, "must be a cron text"), ({"crn": "x"}, "does not know 'crn'")],
 )
 def test_a_declaration_that_cannot_be_right_is_refused_by_itself(given, message):
     with pytest.raises(pgqrs.ConfigError, match=message):

@@ -243,3 +243,30 @@ async def test_pgqrs_trigger_knows_keys_attributes_and_history(store, flow, conf
 
     assert [tuple(row) for row in attributes] == [("customer", "c42"), ("n", "7")]
     assert await flow.trigger({"a": 1}, idempotency_key="k").execute(store) == run_id
+
+
+async def test_an_option_that_is_also_a_parameter_is_not_swallowed(store):
+    @pgqrs.workflow(name="ambiguous")
+    async def ambiguous(ctx, n: int, priority: int = 0) -> list:
+        return [n, priority]
+
+    await store.create_workflow("ambiguous")
+
+    with pytest.raises(pgqrs.ConfigError, match="priority"):
+        ambiguous.trigger(3, priority=9)
+    assert (await pgqrs.workflow("ambiguous").get_run(await ambiguous.trigger(3, 9).execute(store), store)).input == {
+        "n": 3,
+        "priority": 9,
+    }
+
+
+async def test_a_handler_sees_the_attributes_of_its_run(run):
+    async def handler(ctx, params):
+        return ctx.attributes
+
+    def plain(ctx, params):
+        return ctx.attributes
+
+    for each in (handler, plain):
+        assert (await run(each, attributes={"customer": "c42"})).output() == {"customer": "c42"}
+        assert (await run(each)).output() == {}

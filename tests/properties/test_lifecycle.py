@@ -13,7 +13,7 @@ from pgqrs.db.queries import Query
 from pgqrs.db.tables import workers, workflows
 from pgqrs.db.tables.messages import Source
 from pgqrs.db.writes import Ending, RunFence, StepRecord, Write, Yielding
-from pgqrs.types import RunStatus, StepStatus
+from pgqrs.types import ENDED, RunStatus, StepStatus
 
 SEED = int(os.environ.get("PGQRS_SEED", "0")) or random.randrange(2**32)
 LEASE = 10
@@ -99,7 +99,7 @@ class Walker:
                 await self.claim()
             case "end_lost":
                 await claims.end_lost(db, [self.workflow.queue_id], error="{}", last_error="worker_lost")
-                self.held = self.held if await self.status() not in lifecycle.ENDED else None
+                self.held = self.held if await self.status() not in ENDED else None
             case "cancel":
                 await lifecycle.cancel(db, run_id, reason="enough")
                 self.held = None
@@ -206,11 +206,11 @@ async def test_from_every_status_only_the_listed_moves_happen(store, clock, verb
 
         assert await walker.status() is MOVES[verb].get(status, status), status
         assert refused == (
-            (status in lifecycle.ENDED and verb in REFUSED_WHEN_ENDED)
+            (status in ENDED and verb in REFUSED_WHEN_ENDED)
             or (verb == "cancel" and status in (S.SUCCESS, S.ERROR))
             or (verb == "restart" and status is S.SUCCESS)
         ), status
-        if refused or (status in lifecycle.ENDED and verb not in REWRITES):
+        if refused or (status in ENDED and verb not in REWRITES):
             assert after == before, status
         await walker.assert_stale_tokens_change_nothing()
 
@@ -244,7 +244,7 @@ async def test_random_walks_leave_ended_runs_alone_and_let_no_stale_token_write(
                 assert await walker.rows() == before, told
             now = await walker.status()
             assert now in (was, MOVES[verb].get(was, was)), told
-            if was in lifecycle.ENDED and verb not in REWRITES:
+            if was in ENDED and verb not in REWRITES:
                 assert await walker.rows() == before, told
             try:
                 await walker.assert_stale_tokens_change_nothing()

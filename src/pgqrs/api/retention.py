@@ -13,9 +13,8 @@ from pgqrs.engine.janitor import PAUSE_LENGTHS, Janitor
 from pgqrs.errors import ConfigError
 from pgqrs.names import checked_name
 from pgqrs.reports import RetentionPolicy, RetentionReport
-from pgqrs.types import RunStatus
+from pgqrs.types import ENDED, RunStatus
 
-_ENDED = (RunStatus.SUCCESS, RunStatus.ERROR, RunStatus.CANCELLED)
 _DAY = timedelta(days=1)
 
 # Failures longer than successes: somebody will want to look. What is found by its run goes with the run.
@@ -90,7 +89,7 @@ class Retention:
         janitor = Janitor(await self._store.ready(), self._store.config, pause_lengths=lengths)
         return await (janitor.count() if dry_run else janitor.sweep())
 
-    async def delete_runs(
+    async def purge_runs(
         self,
         age: timedelta | None = None,
         *,
@@ -99,14 +98,17 @@ class Retention:
         hours: float | None = None,
         seconds: float | None = None,
         status: RunStatus | str = "",
-        dry_run: bool = False,
+        dry_run: bool = True,
     ) -> RetentionReport:
-        """Once, whatever the policies say: the workflow's ended runs (of one status) that ended that long ago."""
+        """Once, whatever the policies say: the workflow's ended runs (of one status) that ended that long ago.
+
+        They are gone for good, so it only counts unless `dry_run=False`.
+        """
         kind, status = _checked("runs", workflow, status)
         length = _age(age, days=days, hours=hours, seconds=seconds)
         db = await self._store.ready()
         target = (await workflows.get(db, checked_name("workflow", workflow))).workflow_id
-        statuses = [status] if status else list(map(str, _ENDED))
+        statuses = [status] if status else list(map(str, ENDED))
         todo = [Range(kind, workflow, status, length, target, each) for each in statuses]
         janitor = Janitor(db, self._store.config)
         return await (janitor.count(todo) if dry_run else janitor.sweep(todo))
@@ -136,9 +138,9 @@ def _checked(what: str, workflow: str, status: RunStatus | str) -> tuple[What, s
     if status != "":
         if kind != "runs":
             raise ConfigError(f"only runs are kept by status, not {kind}; leave out status={status!r}")
-        if status not in _ENDED:
+        if status not in ENDED:
             raise ConfigError(
-                f"only what has ended is deleted, so status must be one of {', '.join(_ENDED)} or left out, "
+                f"only what has ended is deleted, so status must be one of {', '.join(ENDED)} or left out, "
                 f"not {status!r}; for runs in any status there is deleted_runs, after workflow(...).delete"
             )
     return kind, str(status)

@@ -7,12 +7,12 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from pgqrs.db.lifecycle import ENDED
+from pgqrs.api.search import events_of, steps_of
 from pgqrs.db.tables import runs
-from pgqrs.db.tables.runs import RunRow, StepRow
+from pgqrs.db.tables.runs import RunRow
 from pgqrs.errors import ConnectionFailed, ExecutionFailed, RunCancelled, RunDeleted, WaitTimeout
 from pgqrs.serialization import decode
-from pgqrs.types import RunStatus
+from pgqrs.types import ENDED, Event, RunStatus, Step
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
@@ -71,8 +71,13 @@ class Run:
         self._row = await runs.get(await self._store.ready(), self.run_id)
         return self
 
-    async def steps(self) -> list[StepRow]:
-        return await runs.steps(await self._store.ready(), self.run_id)
+    async def steps(self) -> list[Step]:
+        """What is on record of its steps, in the order in which they began."""
+        return await steps_of(self._store, self.run_id)
+
+    async def events(self, *, limit: int = 100, after: int = 0) -> list[Event]:
+        """What happened to it, oldest first; `after` the id of the last one leads on."""
+        return await events_of(self._store, self.run_id, limit=limit, after=after)
 
     async def result(self, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - the design's word
         """Waits until the run has ended: its output, or ExecutionFailed, RunCancelled, RunDeleted, WaitTimeout."""

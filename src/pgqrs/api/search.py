@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from pgqrs.api.arguments import checked_batch, checked_whole
 from pgqrs.db import history, lifecycle, search
 from pgqrs.db.driver import Driver
+from pgqrs.db.hints import OUTBOX
 from pgqrs.db.tables import runs, workflows
 from pgqrs.db.tables.runs import RunRow
 from pgqrs.errors import ConfigError, ConnectionFailed, InvalidTransition, NotFound, PgqrsError
 from pgqrs.filters import RunFilter
 from pgqrs.reports import BulkReason, BulkResult, CappedCount, FailureGroup
 from pgqrs.serialization import decode
-from pgqrs.types import Event, RunStatus, RunSummary, Step
+from pgqrs.types import ENDED, Event, RunStatus, RunSummary, Step
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
@@ -34,8 +35,8 @@ SHOWN_IDS = 20
 SHOWN_REASONS = 100
 # What a bulk verb takes when the filter names no status: what it makes sense for.
 _CANCELLED_FROM = search.LIVE
-_RESTARTED_FROM = (RunStatus.ERROR, RunStatus.CANCELLED)
-_DELETED_FROM = search.ENDED
+_RESTARTED_FROM = (RunStatus.ERROR,)
+_DELETED_FROM = ENDED
 
 # Anything that says which runs: a filter, its text, or nothing.
 Filter = RunFilter | str | None
@@ -86,24 +87,7 @@ class SearchVerbs:
 
     async def steps(self, run_id: int) -> list[Step]:
         """What is on record of a run's steps, in the order in which they began."""
-        db = await self._store.ready()
-        rows = await runs.steps(db, _checked_run(run_id))
-        if not rows:
-            await runs.get(db, run_id)
-        return [
-            Step(
-                step_id=row.step_id,
-                ordinal=row.ordinal,
-                status=row.status,
-                input=_decoded(row.input),
-                output=_decoded(row.output),
-                error=_decoded(row.error),
-                attempts=row.attempts,
-                started_at=row.started_at,
-                completed_at=row.completed_at,
-            )
-            for row in rows
-        ]
+        return await steps_of(self._store, run_id)
 
     async def events(self, run_id: int, *, limit: int = 100, after: int = 0) -> list[Event]:
         """What happened to a run, oldest first; the last one's `event_id` as `after` pages on."""
@@ -128,7 +112,7 @@ class SearchVerbs:
 
         async def cancel(db: Driver, run_id: int) -> None:
             cancelled = await lifecycle.cancel(db, run_id, reason=reason, actor=actor)
-            db.hints.announce([-each for each in cancelled])
+            db.hints.announce([*(-each for each in cancelled), OUTBOX])
 
         wanted = _bulk_filter("cancel_runs", filter, fields, _CANCELLED_FROM, everything=everything)
         return await self._bulk("cancel", wanted, cancel, dry_run=dry_run)
@@ -151,7 +135,7 @@ class SearchVerbs:
         result = await self._bulk("restart", wanted, restart, dry_run=dry_run)
         if result.done:
             db = await self._store.ready()
-            db.hints.announce([each.queue_id for each in await workflows.list_all(db)])
+            db.hints.announce([*(each.queue_id for each in await workflows.list_all(db)), OUTBOX])
         return result
 
     async def delete_runs(
@@ -168,7 +152,7 @@ class SearchVerbs:
 
         async def delete(db: Driver, run_id: int) -> None:
             await lifecycle.delete(db, run_id, reason=reason, actor=actor)
-            db.hints.announce([-run_id])
+            db.hints.announce([-run_id, OUTBOX])
 
         wanted = _bulk_filter("delete_runs", filter, fields, _DELETED_FROM, everything=everything)
         return await self._bulk("delete", wanted, delete, dry_run=dry_run)
@@ -226,6 +210,27 @@ async def page_of(store: Store, wanted: RunFilter, *, limit: int, cursor: str | 
     page = SummaryPage(found)
     page.next_cursor = None if last is None else _to_cursor(last)
     return page
+
+
+async def steps_of(store: Store, run_id: int) -> list[Step]:
+    db = await store.ready()
+    rows = await runs.steps(db, _checked_run(run_id))
+    if not rows:
+        await runs.get(db, run_id)
+    return [
+        Step(
+            step_id=row.step_id,
+            ordinal=row.ordinal,
+            status=row.status,
+            input=_decoded(row.input),
+            output=_decoded(row.output),
+            error=_decoded(row.error),
+            attempts=row.attempts,
+            started_at=row.started_at,
+            completed_at=row.completed_at,
+        )
+        for row in rows
+    ]
 
 
 async def events_of(store: Store, run_id: int, *, limit: int = 100, after: int = 0) -> list[Event]:

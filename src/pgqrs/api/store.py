@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from weakref import WeakSet
 
 from pgqrs.api.arguments import checked_whole
@@ -26,6 +26,9 @@ from pgqrs.errors import ConfigError
 from pgqrs.names import checked_name
 
 log = logging.getLogger("pgqrs.queue")
+
+# What was not said, where None says something.
+_UNCHANGED: Any = object()
 
 
 class Store:
@@ -44,15 +47,16 @@ class Store:
         """Makes the queue; one that is there already stays as it is."""
         await queues.create(await self.ready(), checked_name("queue", name))
 
-    async def create_workflow(self, name: str, *, dead_letter: str | None = None) -> None:
+    async def create_workflow(self, name: str, *, dead_letter: str | None = _UNCHANGED) -> None:
         """Makes the definition and its queue; those that are there already stay as they are.
 
-        `dead_letter` names a workflow, which must exist, that gets a run whenever one of this one's ends in ERROR.
+        `dead_letter` names a workflow, which must exist, that gets a run whenever one of this one's ends in ERROR;
+        None takes that back.
         """
         db = await self.ready()
         await workflows.create(db, checked_name("workflow", name))
-        if dead_letter is not None:
-            if checked_name("workflow", dead_letter) == name:
+        if dead_letter is not _UNCHANGED:
+            if dead_letter is not None and checked_name("workflow", dead_letter) == name:
                 raise ConfigError(f"workflow {name!r} cannot be its own dead letter; name another one")
             await workflows.set_dead_letter(db, name, dead_letter)
         db.hints.announce([CATALOGUE])

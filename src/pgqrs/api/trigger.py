@@ -42,6 +42,9 @@ class TriggerOptions(TypedDict, total=False):
     attributes: dict[str, Any] | None
 
 
+OPTION_NAMES = TriggerOptions.__annotations__.keys() | {"idempotency_key", "require_worker"}
+
+
 class Trigger:
     """What `trigger` was told, until `execute` carries it out."""
 

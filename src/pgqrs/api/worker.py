@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from pgqrs.api.arguments import checked_whole
 from pgqrs.api.schedules import declare
+from pgqrs.config import Config
+from pgqrs.db.driver import Driver
 from pgqrs.db.hints import CATALOGUE
 from pgqrs.db.tables import workers, workflows
 from pgqrs.engine.registry import Handler, served
@@ -20,6 +23,8 @@ from pgqrs.names import checked_name
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
+
+log = logging.getLogger("pgqrs.worker")
 
 GRACE_SECONDS = 10.0
 # Seed 004: one program, another role by its environment alone.
@@ -85,13 +90,9 @@ class WorkerBuilder:
 
     def workflows(self, given: Any) -> Self:
         """A module with decorated workflows, or a mapping from names to handlers."""
-        from pgqrs.api.workflow import discover_workflows  # noqa: PLC0415 - they import each other's nouns
-
-        found: Mapping[str, Any] = given if isinstance(given, Mapping) else discover_workflows(given)
-        if not found:
-            raise ConfigError(f"there is no decorated workflow in {given!r}")
+        found = _handlers_in(given)
         self._creates |= set(found)
-        self._handlers |= {name: Handler.of(name, function) for name, function in found.items()}
+        self._handlers |= found
         return self
 
     def concurrency(self, count: int) -> Self:
@@ -109,15 +110,7 @@ class WorkerBuilder:
         if not self._handlers:
             raise ConfigError(f"worker {self._name!r} has nothing to do; give it .workflows(module_or_mapping)")
         handlers = self._bound()
-        found = [
-            await (workflows.create(db, name) if name in self._creates else workflows.get(db, name))
-            for name in handlers
-        ]
-        for handler in handlers.values():
-            if handler.options.dead_letter is not None:
-                await workflows.set_dead_letter(db, handler.name, handler.options.dead_letter)
-        await declare(db, store.config, handlers.values())
-        db.hints.announce([CATALOGUE])
+        found = await _define(db, store.config, handlers, creates=self._creates)
         worker_id = await workers.register(
             db,
             queue_id=found[0].queue_id if len(found) == 1 and not self._prefixes else None,
@@ -140,7 +133,7 @@ class WorkerBuilder:
             concurrency=self._concurrency,
             grace_seconds=self._grace_seconds,
         )
-        return Worker(self._name, loop)
+        return Worker(self._name, loop, store)
 
     def _bound(self) -> dict[str, Handler]:
         """The handlers of what is to be served; with prefixes, code for other workflows is left aside."""
@@ -148,16 +141,51 @@ class WorkerBuilder:
         for name, handler in self._handlers.items():
             if handler is None:
                 raise ConfigError(f"the worker for workflow {name!r} has no handler; give it one with .handler(fn)")
-            if not self._prefixes or name.startswith(tuple(self._prefixes)):
+            if _is_served(name, self._prefixes):
                 bound[name] = handler
+        if not bound:
+            raise ConfigError(
+                f"worker {self._name!r} has no code for anything that begins with {', '.join(self._prefixes)}; "
+                f"it has {', '.join(sorted(self._handlers))}"
+            )
+        if left := sorted(self._handlers.keys() - bound.keys()):
+            log.info("worker %s leaves %s to others: not among its prefixes", self._name, ", ".join(left))
         return bound
+
+
+def _is_served(name: str, prefixes: Sequence[str]) -> bool:
+    return not prefixes or name.startswith(tuple(prefixes))
+
+
+async def _define(
+    db: Driver, config: Config, handlers: Mapping[str, Handler], *, creates: Container[str]
+) -> list[workflows.Workflow]:
+    """The workflows of the handlers, with what their code says of dead letters and schedules."""
+    found = [await (workflows.create(db, name) if name in creates else workflows.get(db, name)) for name in handlers]
+    for handler in handlers.values():
+        if handler.options.dead_letter is not None:
+            await workflows.set_dead_letter(db, handler.name, handler.options.dead_letter)
+    await declare(db, config, handlers.values())
+    db.hints.announce([CATALOGUE])
+    return found
+
+
+def _handlers_in(given: Any) -> dict[str, Handler]:
+    """Of a module with decorated workflows, or a mapping from names to handlers."""
+    from pgqrs.api.workflow import discover_workflows  # noqa: PLC0415 - they import each other's nouns
+
+    found: Mapping[str, Any] = given if isinstance(given, Mapping) else discover_workflows(given)
+    if not found:
+        raise ConfigError(f"there is no decorated workflow in {given!r}")
+    return {name: Handler.of(checked_name("workflow", name), function) for name, function in found.items()}
 
 
 class Worker:
     """A registered worker."""
 
-    def __init__(self, name: str, loop: WorkerLoop) -> None:
+    def __init__(self, name: str, loop: WorkerLoop, store: Store) -> None:
         self.name = name
+        self._store = store
         self.worker_id = loop.worker_id
         self._loop = loop
 
@@ -203,6 +231,13 @@ class Worker:
             )
         for name in handlers:
             handlers[name] = Handler.of(name, function)
+
+    async def add_workflows(self, given: Any) -> None:
+        """More code while it runs, from a module or a mapping: runs of it are leased from now on."""
+        service = self._loop.service
+        added = {name: h for name, h in _handlers_in(given).items() if _is_served(name, service.prefixes)}
+        db = await self._store.ready()
+        service.add(added, await _define(db, self._store.config, added, creates=added))
 
     async def close(self) -> None:
         """Signs off a worker that was used with `run_until_idle`."""

@@ -17,13 +17,12 @@ from pgqrs.api.arguments import (
 from pgqrs.api.metrics import workflow_metrics
 from pgqrs.api.run import Run
 from pgqrs.api.schedules import check_declared
-from pgqrs.api.search import events_of, rows_of, wanted_by
-from pgqrs.api.trigger import Encoded, Trigger, TriggerOptions
+from pgqrs.api.search import events_of, rows_of, steps_of, wanted_by
+from pgqrs.api.trigger import OPTION_NAMES, Encoded, Trigger, TriggerOptions
 from pgqrs.db import lifecycle
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import OUTBOX
 from pgqrs.db.tables import runs, workflows
-from pgqrs.db.tables.runs import StepRow
 from pgqrs.engine.context import Context, checked_step_name, current_context, in_step
 from pgqrs.engine.plain import SyncContext
 from pgqrs.engine.registry import Handler, WorkflowOptions, is_context, served, types_of
@@ -32,7 +31,7 @@ from pgqrs.names import checked_name
 from pgqrs.reports import WorkflowMetrics
 from pgqrs.retry import RetryPolicy
 from pgqrs.serialization import encode
-from pgqrs.types import Event
+from pgqrs.types import Event, Step
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
@@ -160,11 +159,13 @@ class Workflow:
         """Counts, success rate, durations and waits of its runs, and its queue; over the last `window`."""
         return await workflow_metrics(self.name, store, window=window)
 
-    async def steps(self, run_id: int, store: Store) -> list[StepRow]:
-        return await runs.steps(await self._ours(run_id, store), run_id)
+    async def steps(self, run_id: int, store: Store) -> list[Step]:
+        """What is on record of a run's steps, in the order in which they began."""
+        await self._ours(run_id, store)
+        return await steps_of(store, run_id)
 
     async def cancel(self, run_id: int, store: Store, *, reason: str | None = None, actor: str | None = None) -> None:
-        """Ends it, and its children, for good; whoever executes it can write nothing from now on."""
+        """Ends it, and its children; whoever executes it can write nothing from now on. Only `restart` undoes it."""
         db = await self._ours(run_id, store)
         cancelled = await lifecycle.cancel(db, run_id, reason=reason, actor=actor)
         await self._wake(db, ended=cancelled)
@@ -268,6 +269,11 @@ class DecoratedWorkflow(Workflow, Generic[P, R]):
     def trigger(self, *args: Any, **options: Any) -> Trigger:
         """The handler's own arguments, then the options of `Workflow.trigger`."""
         names = {parameter.name for parameter in self._handler.parameters}
+        for name in options.keys() & names & OPTION_NAMES:
+            raise ConfigError(
+                f"workflow {self.name!r} has a parameter {name!r}, which is also an option of trigger; give it "
+                f"without its name, or say pgqrs.workflow({self.name!r}).trigger(params, {name}=...) for the option"
+            )
         given = {name: options.pop(name) for name in list(options) if name in names}
         text = self._handler.encode_input(args, given, max_bytes=2**31)
         return super().trigger(Encoded(text), **options)

@@ -22,7 +22,7 @@ started as (
     from held
     where run_id = held.id
       and status not in ('SUCCESS', 'ERROR', 'CANCELLED')
-    returning run_id, workflow_id, input, max_attempts, parent_run_id, created_at
+    returning run_id, workflow_id, input, max_attempts, parent_run_id, created_at, attributes
 ),
 told as (
     insert into pgqrs_workflow_events (run_id, event_type, data, created_at)
@@ -30,5 +30,5 @@ told as (
     from {rows events: run_id id, event_type text, data json}
     where events.run_id in (select started.run_id from started)
 )
-select run_id, workflow_id, {text input}, max_attempts, parent_run_id, created_at
+select run_id, workflow_id, {text input}, max_attempts, parent_run_id, created_at, {text attributes}
 from started;

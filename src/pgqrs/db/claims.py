@@ -37,6 +37,7 @@ class Claim:
     max_attempts: int
     parent_run_id: int | None
     created_at: datetime
+    attributes: str | None
     now: datetime
     lease_seconds: float
     steps: dict[str, RecordedStep]
@@ -122,11 +123,12 @@ async def _started(
             max_attempts=max_attempts,
             parent_run_id=parent_run_id,
             created_at=created_at,
+            attributes=attributes,
             now=_leased_at(by_run[run_id], lease_seconds[by_run[run_id].queue_id]),
             lease_seconds=lease_seconds[by_run[run_id].queue_id],
             steps=found[run_id],
         )
-        for run_id, workflow_id, text, max_attempts, parent_run_id, created_at in rows
+        for run_id, workflow_id, text, max_attempts, parent_run_id, created_at, attributes in rows
     }
     return [started[run_id] for run_id in by_run if run_id in started]
 

@@ -18,7 +18,7 @@ where run_id = given.id
       and m.lease_token = given.token
       and m.leased_by is not null
   )
-returning run_id, workflow_id, {text input}, max_attempts, parent_run_id, created_at;
+returning run_id, workflow_id, {text input}, max_attempts, parent_run_id, created_at, {text attributes};
 
 -- name: hold
 -- The fence of a whole transaction: those of the given whose lease is still theirs, locked in one order.

@@ -36,11 +36,10 @@ from pgqrs.db.queries import load
 from pgqrs.errors import AlreadyCompleted, IdempotencyConflict, InvalidTransition, PgqrsError, RunNotFound
 from pgqrs.journal import EventType
 from pgqrs.serialization import decode, encode, same_value
-from pgqrs.types import RunStatus
+from pgqrs.types import ENDED, RunStatus
 
 _SQL = load(__package__, "lifecycle")
 
-ENDED = frozenset({RunStatus.SUCCESS, RunStatus.ERROR, RunStatus.CANCELLED})
 # As good as never: a run that a person paused waits for a person.
 NEVER_SECONDS = 100 * 365.25 * 86400
 # Whatever is visible only after this was put away by a person.
@@ -300,13 +299,22 @@ async def restore(db: Database, run_id: int, *, actor: str | None = None) -> Non
     if run.idempotency_key is not None:
         taken = await db.fetch(_SQL["find_runs_by_key"], given=[(run.idempotency_key,)])
         if taken:
-            raise IdempotencyConflict(run.idempotency_key, taken[0][1])
+            raise _key_gone(run_id, run.idempotency_key, taken[0][1])
     try:
         await db.execute(_SQL["mark_restored"], run_id=run_id)
     except IntegrityViolation:
-        raise IdempotencyConflict(str(run.idempotency_key), None) from None
+        raise _key_gone(run_id, str(run.idempotency_key), None) from None
     await db.execute(_SQL["show_message"], run_id=run_id, seconds=NEVER_SECONDS)
     await tell(db, [Happening(run_id, EventType.RESTORED, actor=actor)])
+
+
+def _key_gone(run_id: int, key: str, other: int | None) -> IdempotencyConflict:
+    owner = "another run" if other is None else f"run {other}"
+    return IdempotencyConflict(
+        key,
+        other,
+        f"run {run_id} cannot be restored: {owner} has its idempotency key {key!r} now; delete that one first",
+    )
 
 
 # -- parts of transitions: only inside a transaction of the caller's -----------------------------------------

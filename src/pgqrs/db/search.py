@@ -30,12 +30,11 @@ from pgqrs.db.queries import load
 from pgqrs.db.tables import workflows
 from pgqrs.filters import Moment, RunFilter
 from pgqrs.reports import FailureGroup
-from pgqrs.types import RunStatus, RunSummary
+from pgqrs.types import ENDED, RunStatus, RunSummary
 
 _SQL = load(__package__, "search")
 
 NEWEST = 2**62
-ENDED = (RunStatus.SUCCESS, RunStatus.ERROR, RunStatus.CANCELLED)
 LIVE = tuple(status for status in RunStatus if status not in ENDED)
 # What ended in a window is sorted by run: up to here in about 10 ms.
 SMALL_WINDOW = 10_000

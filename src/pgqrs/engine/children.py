@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from pgqrs.db import claims, lifecycle
+from pgqrs.db import claims
 from pgqrs.db.lifecycle import NewRuns
 from pgqrs.db.tables import runs, workflows
 from pgqrs.db.tables.runs import RunRow
@@ -14,7 +14,7 @@ from pgqrs.engine.branches import outside
 from pgqrs.engine.execution import Execution, Place, Wait
 from pgqrs.errors import ExecutionFailed, RunCancelled
 from pgqrs.serialization import decode, encode
-from pgqrs.types import RunStatus, StepStatus
+from pgqrs.types import ENDED, RunStatus, StepStatus
 
 
 class Child:
@@ -78,7 +78,7 @@ def _ending_of(row: RunRow) -> list[Any] | None:
     """How the child ended, and with what; None while it has not."""
     if row.status is RunStatus.SUCCESS:
         return [str(row.status), decode(row.output or "null")]
-    if row.status in lifecycle.ENDED:
+    if row.status in ENDED:
         return [str(row.status), row.last_error]
     if row.deleted_at is not None:
         # Nothing will come of it any more: for its parent it is as good as cancelled.

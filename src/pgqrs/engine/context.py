@@ -74,6 +74,12 @@ class Context:
         return f"run-{self.run_id}"
 
     @property
+    def attributes(self) -> dict[str, Any]:
+        """What the run was triggered with for people and searches; a scheduled run's `schedule` and `slot`."""
+        text = self._execution.claim.attributes
+        return {} if text is None else dict(decode(text) or {})
+
+    @property
     def cancelled(self) -> bool:
         """True when the run was cancelled, or is somebody else's by now: stop what you are doing."""
         return self._execution.cancelled or self._execution.lost

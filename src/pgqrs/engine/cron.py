@@ -71,11 +71,13 @@ class Cadence:
         if sum(given is not None for given in (cron, every, at)) != 1:
             raise ConfigError("a schedule takes exactly one of cron, every and at")
         _checked_zone(timezone)
+        if cron is None and timezone != "UTC":
+            raise ConfigError(f"timezone={timezone!r} means something for cron only; leave it out")
         if cron is not None:
             return cls("cron", cron=_checked_cron(cron), timezone=timezone)
         if every is not None:
-            return cls("interval", every=_checked_interval(every), timezone=timezone)
-        return cls("once", at=_checked_at(at), timezone=timezone)
+            return cls("interval", every=_checked_interval(every))
+        return cls("once", at=_checked_at(at))
 
     def anchored(self, anchor: datetime) -> Cadence:
         return replace(self, anchor=anchor)

@@ -30,6 +30,10 @@ class SyncContext:
     def cancelled(self) -> bool:
         return self._context.cancelled
 
+    @property
+    def attributes(self) -> dict[str, Any]:
+        return self._context.attributes
+
     def __getattr__(self, name: str) -> Any:
         verb = getattr(self._context, name)
 

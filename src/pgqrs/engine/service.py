@@ -36,6 +36,10 @@ class Service:
     def queue_ids(self) -> list[int]:
         return [each.queue_id for each in self._workflows.values()]
 
+    def add(self, handlers: Mapping[str, Handler], found: Iterable[Workflow]) -> None:
+        self.handlers |= handlers
+        self._workflows |= {each.workflow_id: each for each in found}
+
     async def refresh(self) -> bool:
         """Looks for workflows with our prefixes; True when there are others than before."""
         if not self.prefixes:

@@ -133,15 +133,19 @@ class WorkerLoop:
 
     async def run_until_idle(self) -> None:
         """Everything that is due now, and what comes of it; for tests and scripts."""
-        while True:
-            await self.service.refresh()
-            await self._end_lost()
-            if self._config.maintenance:
-                await self._scheduler.fire_due()
-            if not await self._lease() and not self._running:
-                return
-            if self._running:
-                await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+        self._db.hints.watchers.append(self._heartbeat.heard)
+        try:
+            while True:
+                await self.service.refresh()
+                await self._end_lost()
+                if self._config.maintenance:
+                    await self._scheduler.fire_due()
+                if not await self._lease() and not self._running:
+                    return
+                if self._running:
+                    await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._db.hints.watchers.remove(self._heartbeat.heard)
 
     async def close(self) -> None:
         """After `run_until_idle`: the thread and the worker's row."""
