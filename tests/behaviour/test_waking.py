@@ -208,3 +208,28 @@ async def test_an_idle_worker_asks_at_most_once_a_second(live_store):
 
     statements = [point.name for point in points if point.phase == "sql"]
     assert 0 < len(statements) <= 12, statements
+
+
+async def test_a_workflow_at_its_own_limit_does_not_make_its_worker_spin(live_store):
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    @pgqrs.workflow(name="limits.slow", concurrency=1)
+    async def slow(ctx, params):
+        begun.set()
+        await may_end.wait()
+
+    worker = await pgqrs.worker("w", concurrency=10).workflows({"limits.slow": slow}).create(live_store)
+    ids = await slow.trigger_many(range(3)).execute(live_store)
+    polling = asyncio.create_task(worker.poll_forever())
+    await begun.wait()
+
+    with faults.recorded() as points:
+        await asyncio.wait({polling}, timeout=2)
+    may_end.set()
+    for run_id in ids:
+        await (await slow.get_run(run_id, live_store)).result(timeout=10)
+    worker.stop()
+    await polling
+
+    statements = [point.name for point in points if point.phase == "sql"]
+    assert len(statements) <= 12, len(statements)

@@ -155,7 +155,7 @@ class Consumer:
         if not patience:
             return await self._lease(batch, lease)
         deadline = time.monotonic() + patience
-        idling = Idling(self._db, [self._queue_id], interval=self._config.poll_interval_seconds)
+        idling = Idling(self._db, interval=self._config.poll_interval_seconds)
         with self._db.hints.subscribed([self._queue_id]) as bell:
             while True:
                 # Cleared before looking: a hint that comes while we look makes us look once more.
@@ -164,7 +164,7 @@ class Consumer:
                 left = deadline - time.monotonic()
                 if taken or left <= 0:
                     return taken
-                await idling.wait(bell, at_most=left)
+                await idling.wait(bell, [self._queue_id], at_most=left)
 
     async def messages(
         self, *, batch_size: int = 10, lease_seconds: float | timedelta | None = None

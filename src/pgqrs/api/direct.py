@@ -137,8 +137,8 @@ async def _execute(store: Store, run_id: int, handler: Handler, *, given: str | 
 
 async def _until_visible(store: Store, queue_id: int, run_id: int) -> None:
     db = await store.ready()
-    idling = Idling(db, [queue_id], interval=store.config.poll_interval_seconds)
+    idling = Idling(db, interval=store.config.poll_interval_seconds)
     with db.hints.subscribed([queue_id]) as bell:
         while not await messages.is_visible(db, run_id):
             bell.clear()
-            await idling.wait(bell, at_most=store.config.poll_interval_seconds)
+            await idling.wait(bell, [queue_id], at_most=store.config.poll_interval_seconds)

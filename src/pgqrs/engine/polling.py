@@ -21,17 +21,16 @@ _SHORTEST_SECONDS = 0.01
 class Idling:
     """The waits of one idle worker. Hints make it quick; without any of them it still finds everything."""
 
-    def __init__(self, db: Driver, queue_ids: Sequence[int], *, interval: float) -> None:
+    def __init__(self, db: Driver, *, interval: float) -> None:
         self._db = db
-        self._queue_ids = queue_ids
         self._interval = interval
         self._next = interval
 
-    async def wait(self, bell: Subscription, *, at_most: float) -> None:
+    async def wait(self, bell: Subscription, queue_ids: Sequence[int], *, at_most: float) -> None:
         """Returns when it is worth trying to lease again, or after `at_most` seconds. One query per interval."""
         deadline = time.monotonic() + at_most
         while (left := deadline - time.monotonic()) > 0:
-            due = await messages.next_due(self._db, self._queue_ids)
+            due = await messages.next_due(self._db, queue_ids)
             # Jitter, so that a thousand workers that started together do not ask together.
             seconds = self._next * random.uniform(1.0, 1.2)  # noqa: S311 - spreads load, guards no secret
             if due is not None and due < seconds:

@@ -15,6 +15,7 @@ from pgqrs.db.claims import Claim
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import CATALOGUE, Subscription
 from pgqrs.db.tables import runs, workers
+from pgqrs.db.tables.messages import Source
 from pgqrs.db.writes import Ending, Write, Yielding
 from pgqrs.engine.committer import Committer
 from pgqrs.engine.executor import Executor
@@ -112,7 +113,7 @@ class WorkerLoop:
     async def _serve(self) -> None:
         """Until `stop`, or until there are other queues to listen to."""
         queue_ids = self.service.queue_ids
-        idling = Idling(self._db, queue_ids, interval=self._config.poll_interval_seconds)
+        idling = Idling(self._db, interval=self._config.poll_interval_seconds)
         with self._db.hints.subscribed(queue_ids) as self._bell:
             while not self._stopping.is_set() and queue_ids == self.service.queue_ids:
                 await self._turn(self._bell, idling)
@@ -164,7 +165,9 @@ class WorkerLoop:
                 return
             await self._end_lost()
             # Meanwhile it asks only when something falls due; stop and hints ring the bell.
-            await idling.wait(bell, at_most=_LOOKS_AFTER_INTERVALS * self._config.poll_interval_seconds)
+            # Only where it could lease: what waits behind a workflow's own limit is due, but not for this worker.
+            room = [source.queue_id for source in self._sources()]
+            await idling.wait(bell, room, at_most=_LOOKS_AFTER_INTERVALS * self._config.poll_interval_seconds)
         except ConnectionFailed as error:
             # The call has tried for retry_seconds already; a worker goes on for ever.
             log.warning("the database is away: %s", error)
@@ -172,7 +175,7 @@ class WorkerLoop:
 
     async def _lease(self) -> int:
         free = self._concurrency - len(self._running)
-        sources = self.service.sources(Counter(claim.workflow_id for claim in self._running.values()))
+        sources = self._sources()
         if free <= 0 or not sources:
             return 0
         claiming = asyncio.ensure_future(
@@ -192,6 +195,9 @@ class WorkerLoop:
             raise
         self._begin(claimed)
         return len(claimed)
+
+    def _sources(self) -> list[Source]:
+        return self.service.sources(Counter(claim.workflow_id for claim in self._running.values()))
 
     def _begin(self, claimed: list[Claim]) -> None:
         for claim in claimed:
