@@ -420,3 +420,39 @@ async def test_updated_at_moves_with_every_change(store, flow, run, clock):
         seen.append((await flow.get_run(run_id, store)).updated_at)
 
     assert [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(seen)] == [1.0] * 7
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800", 5, b"x"])
+async def test_a_reason_or_actor_that_no_database_stores_is_refused(store, flow, text):
+    run_id = await flow.trigger().execute(store)
+    admin = pgqrs.admin(store)
+
+    for refused in (
+        *(getattr(flow, verb)(run_id, store, reason=text) for verb in ("cancel", "pause", "delete")),
+        *(
+            getattr(flow, verb)(run_id, store, actor=text)
+            for verb in ("cancel", "pause", "delete", "restart", "reset")
+        ),
+        flow.signal(run_id, store, "go", actor=text),
+        flow.resume(run_id, store, step=text),
+        flow.reset(run_id, store, from_step=text),
+        admin.cancel_runs("status:pending", reason=text, dry_run=False),
+        admin.delete_runs("status:pending", actor=text, dry_run=False),
+        admin.restart_runs("status:pending", actor=text, dry_run=False),
+    ):
+        with pytest.raises(pgqrs.ConfigError, match="must be text"):
+            await refused
+
+    assert await told(store, run_id) == ["created"]
+
+
+@pytest.mark.parametrize("run_id", [True, -1, 2**63, "1", None, 1.0])
+async def test_what_is_no_id_of_a_run_is_refused(store, flow, run_id):
+    for refused in (
+        flow.get_run(run_id, store),
+        flow.cancel(run_id, store),
+        flow.steps(run_id, store),
+        flow.events(run_id, store),
+    ):
+        with pytest.raises(pgqrs.ConfigError, match="run_id must be a whole number"):
+            await refused

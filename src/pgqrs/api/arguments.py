@@ -63,3 +63,16 @@ def checked_key(value: object) -> str:
     if isinstance(value, str) and 1 <= len(value) <= 500 and value.isprintable():
         return value
     raise ConfigError(f"idempotency key {str(value)[:60]!r} is not allowed; use 1 to 500 printable characters")
+
+
+def checked_run_id(value: int) -> int:
+    return checked_whole("run_id", value, least=0, most=2**63 - 1)
+
+
+def check_texts(**given: str | None) -> None:
+    """Reasons, actors, names of steps: text that every database stores, or None."""
+    for argument, value in given.items():
+        if value is None:
+            continue
+        if not isinstance(value, str) or "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
+            raise ConfigError(f"{argument} must be text without NUL and lone surrogates, not {str(value)[:60]!r}")

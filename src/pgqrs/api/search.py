@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pgqrs.api.arguments import checked_batch, checked_whole
+from pgqrs.api.arguments import check_texts, checked_batch, checked_run_id, checked_whole
 from pgqrs.db import history, lifecycle, search
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import OUTBOX
@@ -114,6 +114,7 @@ class SearchVerbs:
             cancelled = await lifecycle.cancel(db, run_id, reason=reason, actor=actor)
             db.hints.announce([*(-each for each in cancelled), OUTBOX])
 
+        check_texts(reason=reason, actor=actor)
         wanted = _bulk_filter("cancel_runs", filter, fields, _CANCELLED_FROM, everything=everything)
         return await self._bulk("cancel", wanted, cancel, dry_run=dry_run)
 
@@ -131,6 +132,7 @@ class SearchVerbs:
         async def restart(db: Driver, run_id: int) -> None:
             await lifecycle.restart(db, run_id, actor=actor)
 
+        check_texts(actor=actor)
         wanted = _bulk_filter("restart_runs", filter, fields, _RESTARTED_FROM, everything=everything)
         result = await self._bulk("restart", wanted, restart, dry_run=dry_run)
         if result.done:
@@ -154,6 +156,7 @@ class SearchVerbs:
             await lifecycle.delete(db, run_id, reason=reason, actor=actor)
             db.hints.announce([-run_id, OUTBOX])
 
+        check_texts(reason=reason, actor=actor)
         wanted = _bulk_filter("delete_runs", filter, fields, _DELETED_FROM, everything=everything)
         return await self._bulk("delete", wanted, delete, dry_run=dry_run)
 
@@ -214,7 +217,7 @@ async def page_of(store: Store, wanted: RunFilter, *, limit: int, cursor: str | 
 
 async def steps_of(store: Store, run_id: int) -> list[Step]:
     db = await store.ready()
-    rows = await runs.steps(db, _checked_run(run_id))
+    rows = await runs.steps(db, checked_run_id(run_id))
     if not rows:
         await runs.get(db, run_id)
     return [
@@ -237,7 +240,7 @@ async def events_of(store: Store, run_id: int, *, limit: int = 100, after: int =
     db = await store.ready()
     rows = await history.events(
         db,
-        _checked_run(run_id),
+        checked_run_id(run_id),
         limit=checked_batch("limit", limit),
         after=checked_whole("after", after, least=0, most=2**63 - 1),
     )
@@ -296,10 +299,6 @@ def _check(number: bytes) -> bytes:
 
 def _decoded(text: str | None) -> Any:
     return None if text is None else decode(text)
-
-
-def _checked_run(run_id: int) -> int:
-    return checked_whole("run_id", run_id, least=0, most=2**63 - 1)
 
 
 def _outcome(error: PgqrsError) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable
 from typing import Any, Protocol, Unpack, overload
 
+from pgqrs.api.arguments import checked_run_id
 from pgqrs.api.producer import EnqueueOptions, new_messages
 from pgqrs.api.trigger import TriggerOptions, new_runs
 from pgqrs.config import Config
@@ -89,7 +90,7 @@ class Enlistment:
     async def signal(self, run_id: int, name: str, payload: Any = None) -> None:
         """Sends a run a signal, when your transaction commits."""
         text = encode(payload, max_bytes=self._config.max_payload_bytes)
-        await lifecycle.signal(self._db, run_id, name=checked_step_name(name), payload=text)
+        await lifecycle.signal(self._db, checked_run_id(run_id), name=checked_step_name(name), payload=text)
 
 
 class BlockingEnlistment:

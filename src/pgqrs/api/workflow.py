@@ -10,10 +10,7 @@ from datetime import timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
 
-from pgqrs.api.arguments import (
-    checked_seconds,
-    checked_whole,
-)
+from pgqrs.api.arguments import check_texts, checked_run_id, checked_seconds, checked_whole
 from pgqrs.api.metrics import workflow_metrics
 from pgqrs.api.run import Run
 from pgqrs.api.schedules import check_declared
@@ -136,7 +133,7 @@ class Workflow:
         return Trigger(self, list(params), keys, many=True, require_worker=require_worker, **options)
 
     async def get_run(self, run_id: int, store: Store) -> Run:
-        row = await runs.get(await store.ready(), run_id)
+        row = await runs.get(await store.ready(), checked_run_id(run_id))
         if row.workflow != self.name:
             raise RunNotFound(run_id, workflow=row.workflow)
         return Run(row, store, returns=self.handler.returns if self.handler else Any)
@@ -166,12 +163,12 @@ class Workflow:
 
     async def cancel(self, run_id: int, store: Store, *, reason: str | None = None, actor: str | None = None) -> None:
         """Ends it, and its children; whoever executes it can write nothing from now on. Only `restart` undoes it."""
-        db = await self._ours(run_id, store)
+        db = await self._ours(run_id, store, reason=reason, actor=actor)
         cancelled = await lifecycle.cancel(db, run_id, reason=reason, actor=actor)
         await self._wake(db, ended=cancelled)
 
     async def pause(self, run_id: int, store: Store, *, reason: str = "resume", actor: str | None = None) -> None:
-        db = await self._ours(run_id, store)
+        db = await self._ours(run_id, store, reason=reason, actor=actor)
         await lifecycle.pause(db, run_id, reason=reason, actor=actor)
         await self._wake(db)
 
@@ -180,7 +177,7 @@ class Workflow:
     ) -> None:
         """A paused run goes on at once; with `step`, `data` becomes what that step returns."""
         text = encode(data, max_bytes=store.config.max_payload_bytes)
-        db = await self._ours(run_id, store)
+        db = await self._ours(run_id, store, step=step, actor=actor)
         await lifecycle.resume(db, run_id, step_id=step, output=text, actor=actor)
         await self._wake(db)
 
@@ -189,13 +186,13 @@ class Workflow:
     ) -> None:
         """Sends the run a signal: `ctx.wait_for(name)` gets it, whether it waits already or not."""
         text = encode(payload, max_bytes=store.config.max_payload_bytes)
-        db = await self._ours(run_id, store)
+        db = await self._ours(run_id, store, actor=actor)
         await lifecycle.signal(db, run_id, name=checked_step_name(name), payload=text, actor=actor)
         await self._wake(db)
 
     async def restart(self, run_id: int, store: Store, *, actor: str | None = None) -> None:
         """Once more from where it failed; completed steps are kept. SUCCESS refuses."""
-        db = await self._ours(run_id, store)
+        db = await self._ours(run_id, store, actor=actor)
         await lifecycle.restart(db, run_id, actor=actor)
         await self._wake(db)
 
@@ -203,7 +200,7 @@ class Workflow:
         self, run_id: int, store: Store, *, from_step: str | None = None, actor: str | None = None
     ) -> None:
         """From the start, or from the named step on."""
-        db = await self._ours(run_id, store)
+        db = await self._ours(run_id, store, from_step=from_step, actor=actor)
         await lifecycle.reset(db, run_id, from_step=from_step, actor=actor)
         await self._wake(db)
 
@@ -212,20 +209,21 @@ class Workflow:
 
         Whoever executes it can write nothing from now on; its children go on (`cancel` ends those too).
         """
-        db = await self._ours(run_id, store)
+        db = await self._ours(run_id, store, reason=reason, actor=actor)
         await lifecycle.delete(db, run_id, reason=reason, actor=actor)
         await self._wake(db, ended=[run_id])
 
     async def restore(self, run_id: int, store: Store, *, actor: str | None = None) -> None:
         """Takes `delete` back; what was under way goes on."""
-        db = await self._ours(run_id, store)
+        db = await self._ours(run_id, store, actor=actor)
         await lifecycle.restore(db, run_id, actor=actor)
         await self._wake(db)
 
-    async def _ours(self, run_id: int, store: Store) -> Driver:
-        """The database, if the run is one of this workflow."""
+    async def _ours(self, run_id: int, store: Store, **texts: str | None) -> Driver:
+        """The database, if the run is one of this workflow, and the texts can be stored."""
+        check_texts(**texts)
         db = await store.ready()
-        if (found := await runs.workflow_of(db, run_id)) != self.name:
+        if (found := await runs.workflow_of(db, checked_run_id(run_id))) != self.name:
             raise RunNotFound(run_id, workflow=found)
         return db
 
