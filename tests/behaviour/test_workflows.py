@@ -751,3 +751,67 @@ async def test_a_step_remembers_when_it_began_and_ended(store, flow, run, clock)
         "work": 7,
         "fail": 5,
     }
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Unspeakable(), ValueError("a\0b"), pgqrs.PermanentError("\ud800"), pgqrs.PermanentError(None)],
+    ids=["no text", "NUL", "surrogate", "not text"],
+)
+async def test_whatever_an_error_says_its_run_ends(run, error):
+    async def handler(ctx, params):
+        raise error
+
+    done = await run(handler, max_attempts=1)
+
+    assert done.status == "ERROR"
+    assert done.last_error.startswith(type(error).__name__)
+
+
+@pytest.mark.parametrize("in_step", [False, True])
+async def test_a_pause_may_quote_what_no_database_stores(run, in_step):
+    async def handler(ctx, params):
+        def wait():
+            raise pgqrs.PauseError("a\0b\ud800")
+
+        return await ctx.step("wait", wait) if in_step else wait()
+
+    paused = await run(handler)
+
+    assert paused.status == "PAUSED"
+    assert paused.waiting_for == "a\ufffdb?"
+
+
+@pytest.mark.parametrize("message", ["a\0b\ud800", 5, None])
+async def test_a_run_pauses_for_a_text_or_fails_at_once(run, message):
+    async def handler(ctx, params):
+        await ctx.pause(message)
+
+    done = await run(handler, max_attempts=1)
+
+    assert done.status == ("PAUSED" if isinstance(message, str) else "ERROR")
+
+
+@pytest.mark.parametrize("in_step", [False, True])
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1, 1e300, "soon"])
+async def test_a_delay_that_cannot_be_is_the_usual_backoff(run, clock, seconds, in_step):
+    tries = []
+
+    async def handler(ctx, params):
+        def attempt():
+            tries.append(1)
+            if len(tries) == 1:
+                raise pgqrs.TransientError("busy", retry_after=seconds)
+            return "done"
+
+        return await ctx.step("attempt", attempt, retry=pgqrs.RetryPolicy(3)) if in_step else attempt()
+
+    waiting = await run(handler)
+    clock.advance(60)
+
+    assert (await run(handler, run_id=waiting.run_id)).output() == "done"

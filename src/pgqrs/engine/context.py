@@ -24,7 +24,7 @@ from pgqrs.engine import waiting
 from pgqrs.engine.branches import outside
 from pgqrs.engine.children import Child, spawn
 from pgqrs.engine.execution import Execution, FailedStep, Place, Wait
-from pgqrs.engine.outcome import described
+from pgqrs.engine.outcome import asked_delay, described, message_of, storable
 from pgqrs.engine.registry import return_type
 from pgqrs.engine.threads import in_thread
 from pgqrs.errors import (
@@ -35,7 +35,6 @@ from pgqrs.errors import (
     RunCancelled,
     SerializationError,
     StepFailed,
-    TransientError,
 )
 from pgqrs.retry import RetryPolicy
 from pgqrs.serialization import decode, encode
@@ -165,7 +164,7 @@ class Context:
             return None, decode(text, return_type(function))
         except PauseError as error:
             record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, attempts=attempts)
-            return Wait(str(error) or place.step_id, record), None
+            return Wait(message_of(error) or place.step_id, record), None
         except (LeaseLost, RunCancelled):
             raise
         except Exception as error:  # noqa: BLE001 - a step may raise anything
@@ -179,7 +178,7 @@ class Context:
         text, _ = described(error)
         permanent = isinstance(error, PermanentError | SerializationError) or not retry.retries(error)
         if attempts < retry.max_attempts and not permanent:
-            asked = error.retry_after if isinstance(error, TransientError) else None
+            asked = asked_delay(error)
             until = execution.now() + timedelta(seconds=retry.delay(attempts) if asked is None else asked)
             record = StepRecord(
                 place.step_id, place.ordinal, StepStatus.PENDING, error=text, attempts=attempts, seconds=seconds
@@ -281,7 +280,9 @@ class Context:
 
     def pause(self, message: str = "resume") -> Awaitable[Any]:
         """Waits until somebody resumes this run; gives the data that they resume it with."""
-        return waiting.pause(self._execution, self._execution.place("pause"), message)
+        if not isinstance(message, str):
+            raise ConfigError(f"what a pause waits for is said in text, not {message!r}")
+        return waiting.pause(self._execution, self._execution.place("pause"), storable(message))
 
     def wait_for(self, name: str, *, timeout: float | None = None, type: Any = Any) -> Awaitable[Any]:  # noqa: A002 - the design's word
         """The oldest unread signal of that name, sent before or after this call; WaitTimeout after `timeout`."""

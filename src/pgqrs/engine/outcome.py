@@ -17,6 +17,8 @@ from pgqrs.types import RunStatus
 # Enough to find the line; a traceback of a deep recursion is not kept whole.
 _MOST_TRACEBACK = 8_000
 _MOST_MESSAGE = 2_000
+# A century; a handler that asks for more, or for no number at all, gets the usual backoff.
+_LONGEST_DELAY = 100 * 365.25 * 86400
 # The seed's words.
 NO_HANDLER = "no_handler_registered"
 _LONGEST_WITHOUT_HANDLER = 30.0
@@ -37,22 +39,30 @@ def failure(
     text, summary = described(error)
     match error:
         case PauseError():
-            return Yielding(RunStatus.PAUSED, delay=pause_seconds, waiting_for=str(error) or "resume")
+            return Yielding(RunStatus.PAUSED, delay=pause_seconds, waiting_for=message_of(error) or "resume")
         case NonDeterminism():
             return Yielding(
                 RunStatus.PAUSED,
                 delay=pause_seconds,
-                waiting_for=f"parked: {error}"[:_MOST_MESSAGE],
+                waiting_for=f"parked: {message_of(error)}"[:_MOST_MESSAGE],
                 last_error=summary,
             )
         case PermanentError() | SerializationError():
             return _end(error, step_id)
         case _ if attempt >= policy.max_attempts or not policy.retries(error):
             return _end(error, step_id)
-        case TransientError(retry_after=float() | int() as seconds):
-            return _retry(seconds, text, summary)
         case _:
-            return _retry(policy.delay(attempt), text, summary)
+            asked = asked_delay(error)
+            return _retry(policy.delay(attempt) if asked is None else asked, text, summary)
+
+
+def asked_delay(error: BaseException) -> float | None:
+    """The seconds after which the error wants to be tried again; None: the usual backoff."""
+    match error:
+        case TransientError(retry_after=float() | int() as seconds) if 0 <= seconds <= _LONGEST_DELAY:
+            return float(seconds)
+        case _:
+            return None
 
 
 def without_handler(run: RunRow, *, now: datetime, grace_seconds: float) -> Ending | Yielding:
@@ -70,7 +80,7 @@ def without_handler(run: RunRow, *, now: datetime, grace_seconds: float) -> Endi
 
 def _end(error: BaseException, step_id: str | None) -> Ending:
     text, summary = described(error)
-    signature = error_signature(type(error).__name__, _storable(str(error)), step_id)
+    signature = error_signature(type(error).__name__, message_of(error), step_id)
     return Ending(RunStatus.ERROR, error=text, last_error=summary, signature=signature)
 
 
@@ -81,12 +91,20 @@ def _retry(seconds: float, text: str, summary: str) -> Yielding:
 def described(error: BaseException) -> tuple[str, str]:
     """An error as JSON for the record, and as one line for people."""
     name = type(error).__name__
-    message = _storable(str(error))[:_MOST_MESSAGE]
-    trace = _storable("".join(traceback.format_exception(error)))[-_MOST_TRACEBACK:]
+    message = message_of(error)
+    trace = storable("".join(traceback.format_exception(error)))[-_MOST_TRACEBACK:]
     text = encode({"type": name, "message": message, "traceback": trace})
     return text, f"{name}: {message}" if message else name
 
 
-def _storable(text: str) -> str:
+def message_of(error: BaseException) -> str:
+    """What it says. One that cannot even say that must not keep its run from being recorded."""
+    try:
+        return storable(str(error))[:_MOST_MESSAGE]
+    except Exception as broken:  # noqa: BLE001 - its `__str__` is the user's, and may do anything
+        return f"(its text could not be made: {type(broken).__name__})"
+
+
+def storable(text: str) -> str:
     """Messages may quote anything; the record takes only what JSON and every database can hold."""
     return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
