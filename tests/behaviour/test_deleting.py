@@ -164,3 +164,28 @@ async def test_verbs_of_another_workflow_do_not_know_the_run(store, flow):
         with pytest.raises(pgqrs.RunNotFound, match="workflow 'flow'"):
             await verb(run_id, store)
     assert (await flow.get_run(run_id, store)).status == "PENDING"
+
+
+async def test_a_restored_parent_sees_that_its_children_have_ended(store, flow):
+    @pgqrs.workflow(name="child")
+    async def child(ctx, params):
+        return params
+
+    @pgqrs.workflow(name="flow")
+    async def parent(ctx, params):
+        return await (await ctx.spawn("child", params)).result()
+
+    await store.create_workflow("child")
+    run_id = await flow.trigger(5).execute(store)
+    first = await pgqrs.worker("w1").workflows({"flow": parent}).create(store)
+    await first.run_until_idle()
+    await first.close()
+    await flow.delete(run_id, store)
+    second = await pgqrs.worker("w2").workflows({"flow": parent, "child": child}).create(store)
+    await second.run_until_idle()
+    await flow.restore(run_id, store)
+
+    await second.run_until_idle()
+    await second.close()
+
+    assert (await flow.get_run(run_id, store)).output() == 5

@@ -305,6 +305,8 @@ async def restore(db: Database, run_id: int, *, actor: str | None = None) -> Non
     except IntegrityViolation:
         raise _key_gone(run_id, str(run.idempotency_key), None) from None
     await db.execute(_SQL["show_message"], run_id=run_id, seconds=NEVER_SECONDS)
+    # Children that ended meanwhile could not wake it.
+    await db.execute(_SQL["wake_parents"], run_ids=[run_id], put_away=PUT_AWAY_SECONDS)
     await tell(db, [Happening(run_id, EventType.RESTORED, actor=actor)])
 
 
