@@ -233,3 +233,29 @@ async def test_a_workflow_at_its_own_limit_does_not_make_its_worker_spin(live_st
 
     statements = [point.name for point in points if point.phase == "sql"]
     assert len(statements) <= 12, len(statements)
+
+
+@pytest.mark.backends("postgres")
+async def test_a_run_that_a_long_transaction_holds_does_not_make_its_worker_spin(live_store, config):
+    import asyncpg
+
+    @pgqrs.workflow(name="flow")
+    async def flow(ctx, params):
+        return "done"
+
+    worker = await pgqrs.worker("w").workflows({"flow": flow}).create(live_store)
+    run_id = await flow.trigger(1).execute(live_store)
+    connection = await asyncpg.connect(config.dsn, statement_cache_size=0)
+    async with connection.transaction():
+        await pgqrs.using(connection, schema=config.schema).signal(run_id, "go")
+        polling = asyncio.create_task(worker.poll_forever())
+        with faults.recorded() as points:
+            await asyncio.wait({polling}, timeout=3)
+    await connection.close()
+    done = await (await flow.get_run(run_id, live_store)).result(timeout=10)
+    worker.stop()
+    await polling
+
+    statements = [point.name for point in points if point.phase == "sql"]
+    assert done == "done"
+    assert len(statements) <= 60, len(statements)

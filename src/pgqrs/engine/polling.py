@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import Subscription
 from pgqrs.db.tables import messages
+from pgqrs.retry import Backoff
 
 # Each quiet wait makes the next half as long again, up to this many intervals: with the default of 1 s an idle
 # worker asks every two seconds, and a short lease that somebody takes meanwhile and loses is still seen in time.
 _GROWTH = 1.5
 _LONGEST = 2.0
-# What is due but locked by another worker's open transaction must not make this one spin.
-_SHORTEST_SECONDS = 0.01
+# What is due but locked by an open transaction (another worker's, or a user's long one) must not make this one spin.
+_LOCKED = Backoff(base=0.01, cap=0.5)
 
 
 class Idling:
@@ -25,6 +26,7 @@ class Idling:
         self._db = db
         self._interval = interval
         self._next = interval
+        self._passed_over = 0
 
     async def wait(self, bell: Subscription, queue_ids: Sequence[int], *, at_most: float) -> None:
         """Returns when it is worth trying to lease again, or after `at_most` seconds. One query per interval."""
@@ -33,8 +35,10 @@ class Idling:
             due = await messages.next_due(self._db, queue_ids)
             # Jitter, so that a thousand workers that started together do not ask together.
             seconds = self._next * random.uniform(1.0, 1.2)  # noqa: S311 - spreads load, guards no secret
+            # Due, and yet the lease before this wait did not get it.
+            self._passed_over = self._passed_over + 1 if due is not None and due <= 0 else 0
             if due is not None and due < seconds:
-                await bell.wait(min(max(due, _SHORTEST_SECONDS), left))
+                await bell.wait(min(max(due, _LOCKED.delay(max(self._passed_over, 1))), left))
                 return
             if await bell.wait(min(seconds, left)):
                 self._next = self._interval
