@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 import pgqrs
+from pgqrs import faults
 from pgqrs.db import claims
 from pgqrs.db.tables import queues
 from pgqrs.db.tables.messages import Source
@@ -189,3 +190,23 @@ async def test_a_restored_parent_sees_that_its_children_have_ended(store, flow):
     await second.close()
 
     assert (await flow.get_run(run_id, store)).output() == 5
+
+
+@pytest.mark.backends("postgres")
+async def test_a_key_that_is_taken_while_its_run_is_restored_is_a_conflict(store, flow, config):
+    import asyncpg
+
+    run_id = await flow.trigger(1, idempotency_key="k").execute(store)
+    await flow.delete(run_id, store)
+    connection = await asyncpg.connect(config.dsn, statement_cache_size=0)
+    looked = asyncio.Event()
+    with faults.injected(faults.at("sql", "mark_restored", looked.set)):
+        async with connection.transaction():
+            await pgqrs.using(connection, schema=config.schema).trigger("flow", 1, idempotency_key="k")
+            restoring = asyncio.create_task(flow.restore(run_id, store))
+            await asyncio.wait_for(looked.wait(), 10)
+    await connection.close()
+
+    with pytest.raises(pgqrs.IdempotencyConflict, match="'k'"):
+        await restoring
+    assert (await flow.get_run(run_id, store)).deleted_at is not None

@@ -93,7 +93,11 @@ class Session:
 
     async def execute(self, query: Query, **params: Any) -> int:
         sql, arguments = self._bound(query, params)
-        tag: str = await self.connection.execute(sql, *arguments)
+        try:
+            tag: str = await self.connection.execute(sql, *arguments)
+        except asyncpg.IntegrityConstraintViolationError as error:
+            # Here, and not only around the unit of work: a store call may know what it means.
+            raise IntegrityViolation(str(error)) from error
         return changed_rows(tag)
 
     async def perform(self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool) -> T:
