@@ -259,3 +259,22 @@ async def test_a_run_that_a_long_transaction_holds_does_not_make_its_worker_spin
     statements = [point.name for point in points if point.phase == "sql"]
     assert done == "done"
     assert len(statements) <= 60, len(statements)
+
+
+@pytest.mark.backends("sqlite")
+async def test_an_outage_leaves_no_tasks_behind(live_store):
+    def away():
+        raise pgqrs.ConnectionFailed("nobody there")
+
+    await live_store.create_workflow("flow")
+    worker = await pgqrs.consumer("w", 0, "flow").handler(lambda ctx, n: n).create(live_store)
+    looked = asyncio.Event()
+    outage = faults.at("before", "claims.claim", away, times=2)
+    with faults.injected(outage), faults.injected(faults.at("after", "messages.next_due", looked.set)):
+        polling = asyncio.create_task(worker.poll_forever())
+        await asyncio.wait_for(looked.wait(), 10)
+    left = [task for task in asyncio.all_tasks() if "Event.wait" in repr(task.get_coro())]
+    worker.stop()
+    await polling
+
+    assert left == []

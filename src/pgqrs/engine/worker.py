@@ -171,7 +171,9 @@ class WorkerLoop:
         except ConnectionFailed as error:
             # The call has tried for retry_seconds already; a worker goes on for ever.
             log.warning("the database is away: %s", error)
-            await asyncio.wait([asyncio.ensure_future(self._stopping.wait())], timeout=1.0)
+            stopping = asyncio.ensure_future(self._stopping.wait())
+            await asyncio.wait([stopping], timeout=1.0)
+            stopping.cancel()
 
     async def _lease(self) -> int:
         free = self._concurrency - len(self._running)
