@@ -626,3 +626,25 @@ async def test_notify_tells_whoever_listens_and_sends_a_reference_for_what_is_to
 def test_channels_that_are_no_names_are_refused(channel):
     with pytest.raises(pgqrs.ConfigError, match="channel"):
         pgqrs.NotifyPublisher(channel)
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), Unspeakable()], ids=["cancelled", "no text"])
+async def test_whatever_a_publisher_raises_is_an_attempt(store, admin, error):
+    await emitted(store, each=1)
+    tries = []
+
+    async def publish(event):
+        tries.append(event)
+        if len(tries) < 5:
+            raise error
+
+    await pgqrs.dispatcher(store).to(publish).run_until_idle()
+
+    assert len(tries) == 1
+    [event] = await admin.unpublished()
+    assert (event.attempts, event.last_error.split()[0].strip(":")) == (1, type(error).__name__)

@@ -208,7 +208,11 @@ class Dispatcher:
         try:
             async with asyncio.timeout(self._deadline_seconds) as deadline:
                 await route.publisher.publish(event)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the event was not taken
+        except (Exception, asyncio.CancelledError) as error:
+            # Whatever it is, the event was not taken; only if it was us who cancelled, nobody is to blame.
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
             route.failed(self._now())
             return f"no answer within {self._deadline_seconds:g} s" if deadline.expired() else _shown(error)
         route.succeeded()
@@ -267,7 +271,10 @@ def source_of(config: Config) -> str:
     return config.event_source or f"/pgqrs/{config.schema}"
 
 
-def _shown(error: Exception) -> str:
-    text = str(error) if isinstance(error, PublishFailed) else f"{type(error).__name__}: {error}"
+def _shown(error: BaseException) -> str:
+    try:
+        text = str(error) if isinstance(error, PublishFailed) else f"{type(error).__name__}: {error}"
+    except Exception as broken:  # noqa: BLE001 - its `__str__` is the user's, and may do anything
+        text = f"{type(error).__name__} (its text could not be made: {type(broken).__name__})"
     # Databases take neither NUL nor half of a surrogate pair; an error that cannot be recorded would never count.
     return text.replace("\0", "").encode(errors="replace").decode()[:_LONGEST_ERROR]
