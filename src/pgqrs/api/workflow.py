@@ -165,12 +165,12 @@ class Workflow:
         """Ends it, and its children; whoever executes it can write nothing from now on. Only `restart` undoes it."""
         db = await self._ours(run_id, store, reason=reason, actor=actor)
         cancelled = await lifecycle.cancel(db, run_id, reason=reason, actor=actor)
-        await self._wake(db, ended=cancelled)
+        await self._wake(db, about=cancelled)
 
     async def pause(self, run_id: int, store: Store, *, reason: str = "resume", actor: str | None = None) -> None:
         db = await self._ours(run_id, store, reason=reason, actor=actor)
         await lifecycle.pause(db, run_id, reason=reason, actor=actor)
-        await self._wake(db)
+        await self._wake(db, about=[run_id])
 
     async def resume(
         self, run_id: int, store: Store, *, step: str | None = None, data: Any = None, actor: str | None = None
@@ -194,7 +194,7 @@ class Workflow:
         """Once more from where it failed; completed steps are kept. SUCCESS refuses."""
         db = await self._ours(run_id, store, actor=actor)
         await lifecycle.restart(db, run_id, actor=actor)
-        await self._wake(db)
+        await self._wake(db, about=[run_id])
 
     async def reset(
         self, run_id: int, store: Store, *, from_step: str | None = None, actor: str | None = None
@@ -202,7 +202,7 @@ class Workflow:
         """From the start, or from the named step on."""
         db = await self._ours(run_id, store, from_step=from_step, actor=actor)
         await lifecycle.reset(db, run_id, from_step=from_step, actor=actor)
-        await self._wake(db)
+        await self._wake(db, about=[run_id])
 
     async def delete(self, run_id: int, store: Store, *, reason: str | None = None, actor: str | None = None) -> None:
         """Out of lists and nobody's to run; its idempotency key is free. Kept until retention removes it.
@@ -211,7 +211,7 @@ class Workflow:
         """
         db = await self._ours(run_id, store, reason=reason, actor=actor)
         await lifecycle.delete(db, run_id, reason=reason, actor=actor)
-        await self._wake(db, ended=[run_id])
+        await self._wake(db, about=[run_id])
 
     async def restore(self, run_id: int, store: Store, *, actor: str | None = None) -> None:
         """Takes `delete` back; what was under way goes on."""
@@ -227,8 +227,8 @@ class Workflow:
             raise RunNotFound(run_id, workflow=found)
         return db
 
-    async def _wake(self, db: Driver, *, ended: Iterable[int] = ()) -> None:
-        topics = [(await workflows.get(db, self.name)).queue_id, *(-run_id for run_id in ended)]
+    async def _wake(self, db: Driver, *, about: Iterable[int] = ()) -> None:
+        topics = [(await workflows.get(db, self.name)).queue_id, *(-run_id for run_id in about)]
         db.hints.announce([*topics, OUTBOX] if db.journal.published else topics)
 
     def __repr__(self) -> str:

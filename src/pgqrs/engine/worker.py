@@ -141,7 +141,9 @@ class WorkerLoop:
                 await self._end_lost()
                 if self._config.maintenance:
                     await self._scheduler.fire_due()
-                if not await self._lease() and not self._running:
+                # While a workflow at its limit was left out of a lease its runs may have ended: ask once more.
+                asked_all = len(self._sources()) == len(self.service.queue_ids)
+                if not await self._lease() and not self._running and asked_all:
                     return
                 if self._running:
                     await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
