@@ -12,6 +12,7 @@ import pytest
 
 import pgqrs
 from pgqrs.api.store import Store
+from pgqrs.api.workflow import _known
 from pgqrs.engine.registry import served
 from rig import pgbouncer, postgres
 from rig.invariants import check_invariants
@@ -62,9 +63,12 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(autouse=True)
 def _forget_handlers() -> Iterator[None]:
-    """What one test's workers served tells nothing about another's workflow of the same name."""
+    """What one test decorates or serves tells nothing about another's workflow of the same name."""
+    known = dict(_known)
     yield
     served.clear()
+    _known.clear()
+    _known.update(known)
 
 
 @pytest.fixture

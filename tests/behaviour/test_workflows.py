@@ -639,7 +639,7 @@ async def test_what_a_step_was_called_with_is_kept_when_it_is_small(run):
 
     steps = {s.step_id: s for s in await (await run(handler)).steps()}
 
-    assert steps["small"].input == '{"args":[7]}'
+    assert steps["small"].input == {"args": [7]}
     assert steps["large"].input is None
 
 
@@ -815,3 +815,20 @@ async def test_a_delay_that_cannot_be_is_the_usual_backoff(run, clock, seconds, 
     clock.advance(60)
 
     assert (await run(handler, run_id=waiting.run_id)).output() == "done"
+
+
+async def test_steps_are_listed_and_reset_in_the_order_of_their_records(store, flow, run, clock):
+    """A step that took long began, by its worker's clock, before others that were recorded earlier."""
+
+    async def handler(ctx, params):
+        await ctx.step("one", lambda: clock.advance(1))
+        clock.advance(-1.5)
+        await ctx.step("two", lambda: clock.advance(3))
+        await ctx.step("three", lambda: None)
+
+    done = await run(handler)
+    assert [step.step_id for step in await flow.steps(done.run_id, store)] == ["one", "two", "three"]
+
+    await flow.reset(done.run_id, store, from_step="two")
+
+    assert [step.step_id for step in await flow.steps(done.run_id, store)] == ["one"]

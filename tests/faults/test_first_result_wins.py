@@ -23,4 +23,4 @@ async def test_a_recorded_step_does_not_change_when_it_is_recorded_again(store):
         )
 
     [step] = await pgqrs.workflow("flow").steps(run_id, store)
-    assert (step.status, step.output, step.attempts) == (StepStatus.SUCCESS, "1", 1)
+    assert (step.status, step.output, step.attempts) == (StepStatus.SUCCESS, 1, 1)

@@ -568,4 +568,4 @@ async def test_children_whose_reply_was_lost_are_started_once(rig, lose_commit):
 
     assert len((await rig.rows())["workflow_runs"]) == 2
     [step] = await rig.flow.steps(parent.run_id, rig.store)
-    assert step.output == str(spawned)
+    assert step.output == spawned

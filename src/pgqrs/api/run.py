@@ -72,7 +72,7 @@ class Run:
         return self
 
     async def steps(self) -> list[Step]:
-        """What is on record of its steps, in the order in which they began."""
+        """What is on record of its steps, in the order in which they were recorded."""
         return await steps_of(self._store, self.run_id)
 
     async def events(self, *, limit: int = 100, after: int = 0) -> list[Event]:

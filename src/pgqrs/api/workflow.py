@@ -157,7 +157,7 @@ class Workflow:
         return await workflow_metrics(self.name, store, window=window)
 
     async def steps(self, run_id: int, store: Store) -> list[Step]:
-        """What is on record of a run's steps, in the order in which they began."""
+        """What is on record of a run's steps, in the order in which they were recorded."""
         await self._ours(run_id, store)
         return await steps_of(store, run_id)
 

@@ -160,11 +160,12 @@ where run_id = :run_id
   and status <> 'SUCCESS';
 
 -- name: delete_steps_from
--- The named step and all that were begun after it.
+-- The named step and all that were recorded after it. (Not by started_at: that is the database's time less what a
+-- worker's clock measured, too rough to tell short steps apart.)
 delete from pgqrs_workflow_steps
 where run_id = :run_id
-  and (started_at, ordinal) >= (
-    select s.started_at, s.ordinal from pgqrs_workflow_steps as s
+  and (coalesce(completed_at, started_at), ordinal) >= (
+    select coalesce(s.completed_at, s.started_at), s.ordinal from pgqrs_workflow_steps as s
     where s.run_id = :run_id and s.step_id = :step_id
   );
 
