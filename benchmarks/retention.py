@@ -23,6 +23,8 @@ ROUNDS, SECONDS = int(os.environ.get("ROUNDS", "3")), float(os.environ.get("SECO
 BESIDE, PAUSES = 4, float(os.environ.get("PAUSES", PAUSE_LENGTHS))
 MESSAGES, RUNS, BATCH, CONCURRENCY = 1_000, 500, 100, 50
 CHUNK = 50_000
+# For those who have no time for all of them: how many were deleted in this time is printed.
+MOST_SECONDS = float(os.environ.get("MOST_SECONDS", "inf"))
 
 NUMBERS = """with recursive n (i) as (
     select cast(:first as bigint) + 1
@@ -122,7 +124,7 @@ async def alternate(
     without: list[float] = []
     with_janitor: list[float] = []
     await work(beside.store)  # warm
-    while beside.left and len(without) < most:
+    while beside.left and len(without) < most and beside.seconds < MOST_SECONDS:
         without.append(await work(beside.store))
         for _ in range(BESIDE):
             rate = await beside(work)
