@@ -386,6 +386,22 @@ async def test_a_worker_whose_heartbeats_hang_stops_before_its_lease_runs_out(li
     assert seconds < 1
 
 
+@pytest.mark.parametrize("settling", [True, False])
+async def test_a_run_whose_outcome_is_on_its_way_is_not_called_lost(live_store, settling):
+    lost, beaten = threading.Event(), threading.Event()
+    heartbeat = Heartbeat(live_store.database, live_store.config, worker_id=1, lease_seconds=30)
+    # A message that is gone, as it is when the outcome has been recorded.
+    with faults.injected(lambda point: beaten.set() if point == ("after", "messages.extend") else None):
+        heartbeat.hold(999, 1, lost.set, run_id=7, lease_seconds=30)
+        if settling:
+            heartbeat.settle(999, 1)
+        heartbeat.heard(frozenset({-7}))
+        assert await asyncio.to_thread(beaten.wait, 10)
+        await asyncio.to_thread(heartbeat.close)
+
+    assert lost.is_set() == (not settling)
+
+
 # -- from outside ----------------------------------------------------------------------------------------
 
 

@@ -54,6 +54,7 @@ class Executor:
         self._heartbeat.hold(message_id, token, lost, run_id=claim.run_id, lease_seconds=claim.lease_seconds)
         try:
             outcome, error = await self._outcome(execution, running, once=once)
+            self._heartbeat.settle(message_id, token)
             await self._committer.write(Write(claim.fence, outcome.steps, outcome.end))
         finally:
             self._heartbeat.let_go(message_id, token)

@@ -28,6 +28,8 @@ class _Held:
     lease_seconds: float
     renewed: float
     lost: Callable[[], None]
+    # True when its outcome is on the way to the database: whether the lease still held, that commit will say.
+    settling: bool = False
 
     @property
     def due(self) -> float:
@@ -74,6 +76,13 @@ class Heartbeat:
         with self._lock:
             held = self._held.get(message_id)
             return held is not None and held.token == token and held.due > time.monotonic()
+
+    def settle(self, message_id: int, token: int) -> None:
+        """Its outcome is about to be recorded, and the message with it gone: from now on that is no loss."""
+        with self._lock:
+            held = self._held.get(message_id)
+            if held is not None and held.token == token:
+                held.settling = True
 
     def let_go(self, message_id: int, token: int) -> None:
         with self._lock:
@@ -159,7 +168,7 @@ class Heartbeat:
                     continue
                 if message_id in kept:
                     held.renewed = started
-                else:
+                elif not held.settling:
                     lost.append(self._held.pop(message_id))
         for each in lost:
             each.lost()
