@@ -172,6 +172,19 @@ async def test_a_key_that_cannot_be_one_is_refused(store, flow, key):
 async def test_keys_that_do_not_match_the_runs_are_refused(store, flow):
     with pytest.raises(pgqrs.ConfigError, match="one for each"):
         await flow.trigger_many([1, 2], idempotency_keys=["a"]).execute(store)
+    for keys in (True, "ab", 7):
+        with pytest.raises(pgqrs.ConfigError, match="one key for each"):
+            flow.trigger_many([1, 2], idempotency_keys=keys)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "", "no such\ud800", 7])
+async def test_a_child_of_a_workflow_that_cannot_be_is_refused(run, name):
+    async def handler(ctx, params):
+        await ctx.spawn(name)
+
+    done = await run(handler, max_attempts=1)
+
+    assert (done.status, done.error["type"]) == ("ERROR", "ConfigError")
 
 
 @pytest.mark.parametrize(

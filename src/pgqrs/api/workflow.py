@@ -129,6 +129,8 @@ class Workflow:
         **options: Unpack[TriggerOptions],
     ) -> Trigger:
         """One run per item, all of them or none: `.execute(store)` gives their ids in order. Keys: one for each."""
+        if isinstance(idempotency_keys, str) or not isinstance(idempotency_keys, Iterable):
+            raise ConfigError(f"idempotency_keys must be a list with one key for each run, not {idempotency_keys!r}")
         keys = tuple(idempotency_keys)
         return Trigger(self, list(params), keys, many=True, require_worker=require_worker, **options)
 

@@ -36,6 +36,7 @@ from pgqrs.errors import (
     SerializationError,
     StepFailed,
 )
+from pgqrs.names import checked_name
 from pgqrs.retry import RetryPolicy
 from pgqrs.serialization import decode, encode
 from pgqrs.types import StepStatus
@@ -392,4 +393,4 @@ def _typed(function: Callable[[], T], kind: type[T]) -> Callable[[], Coroutine[A
 
 
 def _name_of(workflow: Any) -> str:
-    return workflow if isinstance(workflow, str) else str(workflow.name)
+    return checked_name("workflow", workflow if isinstance(workflow, str) else getattr(workflow, "name", workflow))
