@@ -7,7 +7,6 @@ import pytest
 
 import pgqrs
 
-
 # A third of the lease is 10 s. Through a transaction pooler no hint comes from elsewhere, and the heartbeat has to do.
 BOUND_SECONDS = 15 if os.environ.get("PGQRS_TEST_PGBOUNCER") else 5
 
