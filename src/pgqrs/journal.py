@@ -63,10 +63,6 @@ class Journal:
         return cls(_LEVELS[audit], frozenset(map(EventType, names)))
 
     @property
-    def tells_of_claims(self) -> bool:
-        return any(map(self.wants, OF_CLAIMS))
-
-    @property
     def publishes_claims(self) -> bool:
         return bool(self.published & OF_CLAIMS)
 

@@ -103,7 +103,7 @@ async def _started(
     by_run = {lease.run_id: lease for lease in leases if lease.run_id is not None}
     if not by_run:
         return []
-    told = lease_happenings(by_run, worker_id) if db.journal.tells_of_claims else []
+    told = lease_happenings(by_run, worker_id, db.journal)
     kept = [(h.run_id, str(h.event), h.data) for h in told if h.event in db.journal.kept]
     rows = await db.fetch(
         _SQL["start_runs"],

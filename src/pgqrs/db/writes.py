@@ -9,7 +9,7 @@ from typing import Any
 
 from pgqrs.db.history import Emission, Happening
 from pgqrs.db.tables.messages import Lease
-from pgqrs.journal import EventType
+from pgqrs.journal import EventType, Journal
 from pgqrs.serialization import decode, encode
 from pgqrs.types import RunStatus, StepStatus
 
@@ -98,14 +98,16 @@ def _short(step: StepRecord) -> dict[str, Any]:
     return {name: details[name] for name in ("type", "message") if name in details}
 
 
-def lease_happenings(by_run: Mapping[int, Lease], worker_id: int) -> list[Happening]:
-    """What leases tell the history of their runs."""
+def lease_happenings(by_run: Mapping[int, Lease], worker_id: int, journal: Journal) -> list[Happening]:
+    """What leases tell the history of their runs; nothing is put together that the journal does not want."""
     told = []
+    wants_leases = journal.wants(EventType.LEASED) or journal.wants(EventType.STARTED)
     for run_id, lease in by_run.items():
         if lease.taken_from is not None:
             told.append(Happening(run_id, EventType.LEASE_LOST, encode({"worker_id": lease.taken_from})))
-        facts = encode({"worker_id": worker_id, "attempt": lease.attempts})
-        told.append(Happening(run_id, EventType.LEASED, facts))
-        if lease.lease_token == 1:
-            told.append(Happening(run_id, EventType.STARTED, facts))
+        if wants_leases:
+            facts = encode({"worker_id": worker_id, "attempt": lease.attempts})
+            told.append(Happening(run_id, EventType.LEASED, facts))
+            if lease.lease_token == 1:
+                told.append(Happening(run_id, EventType.STARTED, facts))
     return told
