@@ -10,12 +10,12 @@ import pytest
 
 import pgqrs
 from pgqrs import faults
-from pgqrs.db import claims, lifecycle
+from pgqrs.db import claims, lifecycle, triggering
 from pgqrs.db.database import Kind
-from pgqrs.db.lifecycle import NewRuns
 from pgqrs.db.queries import Query
 from pgqrs.db.tables import workers, workflows
 from pgqrs.db.tables.messages import Source
+from pgqrs.db.triggering import NewRuns
 from pgqrs.db.writes import Ending, StepRecord, Write, Yielding
 from pgqrs.engine.heartbeat import Heartbeat
 from pgqrs.types import RunStatus, StepStatus
@@ -44,7 +44,7 @@ class Rig:
         return NewRuns(self.workflow.workflow_id, self.workflow.queue_id, ["null"], **options)
 
     async def trigger(self, **options):
-        [run_id] = await lifecycle.trigger(self.db, self.new_runs(**options))
+        [run_id] = await triggering.trigger(self.db, self.new_runs(**options))
         return run_id
 
     async def claim(self, worker_id, batch=1):

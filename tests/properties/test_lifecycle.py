@@ -8,7 +8,7 @@ import re
 import pytest
 
 import pgqrs
-from pgqrs.db import claims, lifecycle
+from pgqrs.db import claims, lifecycle, triggering
 from pgqrs.db.queries import Query
 from pgqrs.db.tables import workers, workflows
 from pgqrs.db.tables.messages import Source
@@ -67,10 +67,10 @@ class Walker:
         self.worker_id = await workers.register(
             self.db, queue_id=self.workflow.queue_id, name="w", port=0, info={"pid": 1}
         )
-        new = lifecycle.NewRuns(
+        new = triggering.NewRuns(
             self.workflow.workflow_id, self.workflow.queue_id, ["null"], max_attempts=max_attempts
         )
-        [self.run_id] = await lifecycle.trigger(self.db, new)
+        [self.run_id] = await triggering.trigger(self.db, new)
         return self
 
     async def rows(self):
@@ -149,7 +149,7 @@ class Walker:
             for end in (None, *ENDS.values()):
                 assert await claims.commit(self.db, [Write(fence, (_step("stale"),), end)]) == set()
             assert await claims.take_signal(self.db, fence, _step("stale"), name="go") == (False, None)
-            new = lifecycle.NewRuns(self.workflow.workflow_id, self.workflow.queue_id, ["null"])
+            new = triggering.NewRuns(self.workflow.workflow_id, self.workflow.queue_id, ["null"])
             assert await claims.spawn(self.db, fence, _step("stale"), new) is None
         assert await self.rows() == before
 

@@ -8,9 +8,9 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from pgqrs.db import claims, lifecycle
-from pgqrs.db.lifecycle import NewRuns
+from pgqrs.db import claims, triggering
 from pgqrs.db.tables import messages, workers, workflows
+from pgqrs.db.triggering import NewRuns
 from pgqrs.db.writes import Ending
 from pgqrs.engine.committer import Committer
 from pgqrs.engine.executor import Executor
@@ -46,7 +46,7 @@ async def create_run(store: Store, name: str, params: Any = None, *, text: str |
     found = await workflows.create(db, name)
     if text is None:
         text = encode(params, max_bytes=store.config.max_payload_bytes)
-    [run_id] = await lifecycle.trigger(
+    [run_id] = await triggering.trigger(
         db,
         NewRuns(
             found.workflow_id,

@@ -17,11 +17,11 @@ from pgqrs.api.arguments import (
     checked_whole,
 )
 from pgqrs.config import Config
-from pgqrs.db import lifecycle
+from pgqrs.db import triggering
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import OUTBOX
-from pgqrs.db.lifecycle import NewRuns
 from pgqrs.db.tables import workflows
+from pgqrs.db.triggering import NewRuns
 from pgqrs.errors import ConfigError, NoActiveWorker
 from pgqrs.serialization import encode
 
@@ -118,8 +118,8 @@ class Trigger:
 async def _triggered(db: Driver, new: NewRuns) -> list[int]:
     """Those with keys can be tried again after a lost reply: they find themselves."""
     if new.keys:
-        return [each.run_id for each in await lifecycle.trigger_once(db, new)]
-    return await lifecycle.trigger(db, new)
+        return [each.run_id for each in await triggering.trigger_once(db, new)]
+    return await triggering.trigger(db, new)
 
 
 def new_runs(

@@ -9,7 +9,7 @@ from pgqrs.api.arguments import checked_run_id
 from pgqrs.api.producer import EnqueueOptions, new_messages
 from pgqrs.api.trigger import TriggerOptions, new_runs
 from pgqrs.config import Config
-from pgqrs.db import lifecycle
+from pgqrs.db import lifecycle, triggering
 from pgqrs.db.database import drive
 from pgqrs.db.drivers.foreign import Enlisted, enlist
 from pgqrs.db.tables import messages, queues, workflows
@@ -85,7 +85,7 @@ class Enlistment:
         found = await workflows.get(self._db, checked_name("workflow", workflow))
         keys = () if idempotency_key is None else (idempotency_key,)
         new = new_runs(self._config, found, [params], keys, **options)
-        return (await lifecycle.trigger(self._db, new))[0]
+        return (await triggering.trigger(self._db, new))[0]
 
     async def signal(self, run_id: int, name: str, payload: Any = None) -> None:
         """Sends a run a signal, when your transaction commits."""

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-from pgqrs.db import lifecycle
+from pgqrs.db import lifecycle, triggering
 from pgqrs.db.database import Database, Kind, OwnSession, Transaction, store_call
 from pgqrs.db.history import Emission, tell, tell_after_start
-from pgqrs.db.lifecycle import NewRuns
 from pgqrs.db.queries import load
 from pgqrs.db.tables import messages, runs
 from pgqrs.db.tables.messages import Lease, Source
 from pgqrs.db.tables.runs import RecordedStep
+from pgqrs.db.triggering import NewRuns
 from pgqrs.db.writes import Ending, RunFence, StepRecord, Write, Yielding, happenings, lease_happenings
 from pgqrs.errors import AlreadyCompleted, InvalidTransition
 from pgqrs.types import RunStatus, StepStatus
@@ -190,7 +190,7 @@ async def _end(db: Database, endings: Sequence[tuple[int, Ending]]) -> None:
     await lifecycle.wake_parents(db, run_ids)
     failed = [run_id for run_id, e in endings if e.status is RunStatus.ERROR]
     if failed:
-        await lifecycle.trigger_dead_letters(db, failed)
+        await triggering.trigger_dead_letters(db, failed)
 
 
 async def _yield(db: Database, yieldings: Sequence[tuple[int, Yielding]]) -> None:
@@ -286,7 +286,7 @@ async def spawn(db: Database, fence: RunFence, step: StepRecord, new: NewRuns) -
         return None
     if db.retried and (found := await _recorded(db, fence, step)) is not None:
         return [int(run_id) for run_id in (found.output or "[]").strip("[]").split(",") if run_id]
-    run_ids = await lifecycle.trigger(db, new)
+    run_ids = await triggering.trigger(db, new)
     remembered = "[" + ",".join(map(str, run_ids)) + "]"
     await _record_steps(
         db, [Write(fence, (StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=remembered),))]

@@ -6,10 +6,12 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from pgqrs.db.database import Database, Kind, store_call
 from pgqrs.db.queries import load
 from pgqrs.journal import EventType
+from pgqrs.serialization import encode
 
 _SQL = load(__package__, "history")
 
@@ -78,3 +80,9 @@ async def events(db: Database, run_id: int, *, limit: int, after: int) -> list[E
     """Oldest first, a page at a time."""
     rows = await db.fetch(_SQL["list_events"], run_id=run_id, most=limit, after=after)
     return [EventRow(*row) for row in rows]
+
+
+def facts(**given: Any) -> str | None:
+    """The data of an event as JSON, without what is not known; None when nothing is."""
+    known = {name: value for name, value in given.items() if value is not None}
+    return encode(known) if known else None

@@ -6,9 +6,9 @@ from collections.abc import Awaitable
 from typing import Any
 
 from pgqrs.db import claims
-from pgqrs.db.lifecycle import NewRuns
 from pgqrs.db.tables import runs, workflows
 from pgqrs.db.tables.runs import RunRow
+from pgqrs.db.triggering import NewRuns
 from pgqrs.db.writes import StepRecord
 from pgqrs.engine.branches import outside
 from pgqrs.engine.execution import Execution, Place, Wait

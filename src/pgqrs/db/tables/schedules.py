@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pgqrs.db import lifecycle
+from pgqrs.db import lifecycle, triggering
 from pgqrs.db.database import Database, Kind, Row, store_call
 from pgqrs.db.hints import OUTBOX
-from pgqrs.db.lifecycle import NewRuns
 from pgqrs.db.queries import load
 from pgqrs.db.tables import workflows
+from pgqrs.db.triggering import NewRuns
 from pgqrs.errors import ConfigError, InvalidTransition, ScheduleNotFound
 from pgqrs.serialization import encode
 from pgqrs.types import Schedule, ScheduleSlot, SlotState
@@ -263,7 +263,7 @@ async def _trigger(
     options = schedule.options
     told = {} if slot is None else {"slot": slot.isoformat()}
     attributes = {**(options.get("attributes") or {}), "schedule": schedule.name, **told}
-    [run_id] = await lifecycle.trigger(
+    [run_id] = await triggering.trigger(
         db,
         NewRuns(
             workflow.workflow_id,
