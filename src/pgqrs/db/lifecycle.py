@@ -19,8 +19,9 @@
 Deleting is beside the status: `deleted_at` is set, nobody can lease the run, and `restore` takes that back.
 
 Here are the moves of whoever acts from outside; those of the worker that holds a run (claim, commit ...) are in
-`claims.py`, how runs come to be in `triggering.py`. Who executes writes only under its lease. Who acts from outside takes the message away or grows its
-token, so that the executor is fenced from that moment on. Both lock the message first, then the run.
+`claims.py`, how runs come to be in `triggering.py`. Who executes writes only under its lease. Who acts from outside
+takes the message away or grows its token, so that the executor is fenced from that moment on. Both lock the message
+first, then the run.
 """
 
 from __future__ import annotations
