@@ -366,7 +366,7 @@ async def test_a_transaction_emits_when_it_commits(store, flow, run, clock):
 
 
 async def test_a_stale_worker_emits_nothing(store, flow, clock):
-    from pgqrs.db import claims
+    from pgqrs.db import claims, settling
     from pgqrs.db.history import Emission
     from pgqrs.db.tables import queues
     from pgqrs.db.tables.messages import Source
@@ -380,7 +380,7 @@ async def test_a_stale_worker_emits_nothing(store, flow, clock):
     await claims.claim(store.database, [Source(queue_id, 30.0)], worker_id=2, batch=1)
 
     step = StepRecord("emit", 0, StepStatus.SUCCESS, output="null")
-    held = await claims.commit(
+    held = await settling.commit(
         store.database, [Write(claim.fence, (step,), emissions=(Emission(run_id, "order.shipped", "1"),))]
     )
 

@@ -1,7 +1,7 @@
 """A step's first recorded result wins for ever, even against the holder of the lease itself."""
 
 import pgqrs
-from pgqrs.db import claims
+from pgqrs.db import claims, settling
 from pgqrs.db.tables import workflows
 from pgqrs.db.tables.messages import Source
 from pgqrs.db.writes import StepRecord, Write
@@ -13,12 +13,12 @@ async def test_a_recorded_step_does_not_change_when_it_is_recorded_again(store):
     run_id = await pgqrs.workflow("flow").trigger(1).execute(store)
     queue_id = (await workflows.get(store.database, "flow")).queue_id
     [claim] = await claims.claim(store.database, [Source(queue_id, 30.0)], worker_id=1, batch=1)
-    await claims.commit(
+    await settling.commit(
         store.database, [Write(claim.fence, (StepRecord("charge", 0, StepStatus.SUCCESS, output="1"),))]
     )
 
     for status, output in ((StepStatus.SUCCESS, "2"), (StepStatus.ERROR, None), (StepStatus.PENDING, None)):
-        await claims.commit(
+        await settling.commit(
             store.database, [Write(claim.fence, (StepRecord("charge", 0, status, output=output, attempts=9),))]
         )
 

@@ -10,7 +10,7 @@ import pytest
 
 import pgqrs
 from pgqrs import faults
-from pgqrs.db import claims, lifecycle, triggering
+from pgqrs.db import claims, lifecycle, settling, triggering
 from pgqrs.db.database import Kind
 from pgqrs.db.queries import Query
 from pgqrs.db.tables import workers, workflows
@@ -94,7 +94,7 @@ async def cancelled_restarted_and_leased(rig, run_id):
 
 async def handed_back(rig, run_id):
     fence = rig.last.fence
-    assert await claims.commit(rig.db, [Write(fence, end=Yielding(RunStatus.PENDING))]) == {fence}
+    assert await settling.commit(rig.db, [Write(fence, end=Yielding(RunStatus.PENDING))]) == {fence}
 
 
 LOST = [leased_again, cancelled, paused, restarted, cancelled_restarted_and_leased, handed_back]
@@ -118,7 +118,7 @@ async def test_a_stale_token_writes_nothing(rig, lose):
     before = await rig.rows()
 
     for what, end in WRITES.items():
-        held = await claims.commit(rig.db, [Write(claim.fence, (STEP,), end)])
+        held = await settling.commit(rig.db, [Write(claim.fence, (STEP,), end)])
         assert (what, held, await rig.rows()) == (what, set(), before)
     assert await claims.take_signal(rig.db, claim.fence, STEP, name="go") == (False, None)
     assert await claims.spawn(rig.db, claim.fence, STEP, rig.new_runs()) is None
@@ -131,7 +131,7 @@ async def test_a_batch_writes_what_is_held_and_nothing_of_what_is_not(rig):
     taken = await rig.claim(rig.one, 3)
     await rig.flow.cancel(run_ids[1], rig.store)
 
-    held = await claims.commit(
+    held = await settling.commit(
         rig.db, [Write(c.fence, (STEP,), Ending(RunStatus.SUCCESS, output="1")) for c in taken]
     )
 
@@ -429,7 +429,7 @@ async def test_a_run_that_a_person_paused_waits_for_a_person(rig, by):
         await rig.claim(rig.one)
     else:
         [child] = await rig.claim(rig.one)
-        await claims.commit(rig.db, [Write(child.fence, end=Ending(RunStatus.SUCCESS))])
+        await settling.commit(rig.db, [Write(child.fence, end=Ending(RunStatus.SUCCESS))])
     taken = await rig.claim(rig.other)
 
     assert run_id not in [each.run_id for each in taken]
@@ -480,11 +480,11 @@ WAITS = Yielding(RunStatus.PAUSED, delay=3600, waiting_for="children", children=
 @pytest.mark.backends("postgres")
 async def test_two_last_children_that_end_at_once_wake_their_parent(rig):
     parent, (one, other) = await a_family(rig)
-    await claims.commit(rig.db, [Write(parent.fence, end=WAITS)])
+    await settling.commit(rig.db, [Write(parent.fence, end=WAITS)])
 
-    first, worked, commit = held_open(rig, lambda db: claims.commit(db, success(one)))
+    first, worked, commit = held_open(rig, lambda db: settling.commit(db, success(one)))
     await worked.wait()
-    second = asyncio.create_task(claims.commit(rig.db, success(other)))
+    second = asyncio.create_task(settling.commit(rig.db, success(other)))
     await until_blocked_or_done(rig, second)
     commit.set()
     await asyncio.gather(first, second)
@@ -495,11 +495,11 @@ async def test_two_last_children_that_end_at_once_wake_their_parent(rig):
 @pytest.mark.backends("postgres")
 async def test_a_child_that_ends_while_its_parent_begins_to_wait_wakes_it(rig):
     parent, (one, other) = await a_family(rig)
-    await claims.commit(rig.db, success(one))
+    await settling.commit(rig.db, success(one))
 
-    ending, worked, commit = held_open(rig, lambda db: claims.commit(db, success(other)))
+    ending, worked, commit = held_open(rig, lambda db: settling.commit(db, success(other)))
     await worked.wait()
-    waiting = asyncio.create_task(claims.commit(rig.db, [Write(parent.fence, end=WAITS)]))
+    waiting = asyncio.create_task(settling.commit(rig.db, [Write(parent.fence, end=WAITS)]))
     await until_blocked_or_done(rig, waiting)
     commit.set()
     await asyncio.gather(ending, waiting)
@@ -511,7 +511,7 @@ async def test_a_child_that_ends_while_its_parent_begins_to_wait_wakes_it(rig):
 async def test_a_child_that_has_ended_is_not_cancelled_with_its_parent(rig):
     parent, (one, _) = await a_family(rig)
 
-    ending, worked, commit = held_open(rig, lambda db: claims.commit(db, success(one)))
+    ending, worked, commit = held_open(rig, lambda db: settling.commit(db, success(one)))
     await worked.wait()
     cancelling = asyncio.create_task(lifecycle.cancel(rig.db, parent.run_id, reason=None))
     await until_blocked_or_done(rig, cancelling)

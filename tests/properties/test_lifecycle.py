@@ -8,7 +8,7 @@ import re
 import pytest
 
 import pgqrs
-from pgqrs.db import claims, lifecycle, triggering
+from pgqrs.db import claims, lifecycle, settling, triggering
 from pgqrs.db.queries import Query
 from pgqrs.db.tables import workers, workflows
 from pgqrs.db.tables.messages import Source
@@ -128,7 +128,7 @@ class Walker:
             case _:
                 if self.held is not None:
                     write = Write(self.held, (_step(verb),), ENDS[verb])
-                    assert await claims.commit(db, [write]) == {self.held}
+                    assert await settling.commit(db, [write]) == {self.held}
                     self.held = None
 
     async def claim(self):
@@ -147,7 +147,7 @@ class Walker:
         before = await self.rows()
         for fence in sorted(stale):
             for end in (None, *ENDS.values()):
-                assert await claims.commit(self.db, [Write(fence, (_step("stale"),), end)]) == set()
+                assert await settling.commit(self.db, [Write(fence, (_step("stale"),), end)]) == set()
             assert await claims.take_signal(self.db, fence, _step("stale"), name="go") == (False, None)
             new = triggering.NewRuns(self.workflow.workflow_id, self.workflow.queue_id, ["null"])
             assert await claims.spawn(self.db, fence, _step("stale"), new) is None

@@ -137,7 +137,7 @@ async def test_error_to_running_completed_steps_are_skipped(live_store, admin, p
 
 
 async def test_running_to_running_after_a_crash(live_store, admin, pipeline):
-    from pgqrs.db import claims
+    from pgqrs.db import claims, settling
     from pgqrs.db.writes import StepRecord, Write
 
     config = {"failures": 0}
@@ -145,7 +145,7 @@ async def test_running_to_running_after_a_crash(live_store, admin, pipeline):
     # What a process leaves behind that was killed after its first step: a lease, RUNNING, one step.
     claim = await claims.claim_run(live_store.database, wf_ctx.run_id, worker_id=1, lease_seconds=30.0)
     one = StepRecord("step_1", 0, pgqrs.StepStatus.SUCCESS, output="null")
-    await claims.commit(live_store.database, [Write(claim.fence, (one,))])
+    await settling.commit(live_store.database, [Write(claim.fence, (one,))])
     crashed = await pgqrs.workflow("my_workflow").get_run(wf_ctx.run_id, live_store)
 
     result = await pipeline(wf_ctx, config)

@@ -19,6 +19,7 @@ OVERRIDES: dict[str, set[str]] = {
     "0002_durable_intent.postgres.sql": set(),  # the same, with more options
     "history.postgres.sql": {"lock_migrations", "history_exists", "schema_exists", "columns", "indexes"},
     "claims.postgres.sql": {"start_runs"},
+    "settling.postgres.sql": {"settle"},  # the statements of settling.sql in one
     "messages.postgres.sql": {
         "lease_messages",
         "lease_limited_messages",
@@ -62,11 +63,11 @@ def test_sql_lives_in_sql_files():
 
 
 def test_every_query_compiles_for_every_dialect():
-    from pgqrs.db import claims, history, lifecycle, metrics, migrations, retention, search, triggering
+    from pgqrs.db import claims, history, lifecycle, metrics, migrations, retention, search, settling, triggering
     from pgqrs.db.tables import messages, outbox, queues, runs, schedules, workers, workflows
 
     tables = (messages, outbox, queues, runs, schedules, workers, workflows)
-    for module in (*tables, claims, history, lifecycle, metrics, migrations, retention, search, triggering):
+    for module in (*tables, claims, history, lifecycle, metrics, migrations, retention, search, settling, triggering):
         for query in module._SQL.values():
             for dialect in (POSTGRES, SQLITE):
                 statement = query.compiled(dialect, "numbered" if dialect.is_postgres else "named")

@@ -1,7 +1,8 @@
-"""What the worker that holds a run may do with it: claim, commit, take a signal, spawn children. All of it fenced.
+"""What the worker that holds a run may do with it: claim, take a signal, spawn children. All of it fenced.
 
-Whoever executes a run writes only under its lease: `hold` checks the tokens of the whole transaction and locks the
-messages, and what is not held changes nothing. The moves between statuses are drawn at the head of `lifecycle.py`.
+Whoever executes a run writes only under its lease: `settling.hold` checks the tokens of the whole transaction and
+locks the messages, and what is not held changes nothing. What an execution did is recorded in `settling.py`; the
+moves between statuses are drawn at the head of `lifecycle.py`.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-from pgqrs.db import lifecycle, triggering
+from pgqrs.db import lifecycle, settling, triggering
 from pgqrs.db.database import Database, Kind, OwnSession, Transaction, store_call
-from pgqrs.db.history import Emission, tell, tell_after_start
+from pgqrs.db.history import Emission, insert_events, publish, tell
 from pgqrs.db.queries import load
 from pgqrs.db.tables import messages, runs
 from pgqrs.db.tables.messages import Lease, Source
 from pgqrs.db.tables.runs import RecordedStep
 from pgqrs.db.triggering import NewRuns
-from pgqrs.db.writes import Ending, RunFence, StepRecord, Write, Yielding, happenings, lease_happenings
+from pgqrs.db.writes import Ending, RunFence, StepRecord, Write, happenings, lease_happenings
 from pgqrs.errors import AlreadyCompleted, InvalidTransition
 from pgqrs.types import RunStatus, StepStatus
 
@@ -112,7 +113,10 @@ async def _started(
         events=kept,
     )
     ids = {row[0] for row in rows}
-    await tell_after_start(db, [h for h in told if h.run_id in ids])
+    told = [h for h in told if h.run_id in ids]
+    if not db.dialect.is_postgres:
+        await insert_events(db, [h for h in told if h.event in db.journal.kept])
+    await publish(db, told)
     found = await runs.recorded_steps(db, [row[0] for row in rows]) if rows else {}
     started = {
         run_id: Claim(
@@ -139,108 +143,9 @@ def _leased_at(lease: Lease, lease_seconds: float) -> datetime:
 
 
 @store_call(Kind.UNIT, idempotent=True)
-async def commit(db: Database, writes: Sequence[Write]) -> set[RunFence]:
-    """Records what many executions did in one transaction; returns the fences that still held.
-
-    Idempotent: steps are recorded once, and after an ending nobody holds the fence any more; a retried ending is
-    recognised by the status that it wrote.
-    """
-    held = await _held(db, [write.fence for write in writes])
-    mine = [write for write in writes if write.fence in held]
-    # What happened is worked out before the steps are written: after a lost reply they may be there already.
-    news = await _unknown_yet(db, mine) if db.retried else mine
-    await _record_steps(db, mine)
-    endings = [(w.fence[0], w.end) for w in mine if isinstance(w.end, Ending)]
-    yieldings = [(w.fence[0], w.end) for w in mine if isinstance(w.end, Yielding)]
-    if endings:
-        await _end(db, endings)
-    if yieldings:
-        await _yield(db, yieldings)
-    await tell(db, [h for w in news for h in happenings(w)], [e for w in news for e in w.emissions])
-    if db.retried:
-        held |= await _already_written(db, [w for w in writes if w.fence not in held])
-    return held
-
-
-async def _held(db: Database, fences: Sequence[RunFence]) -> set[RunFence]:
-    given = sorted({(message_id, token) for _, message_id, token in fences})
-    return {(row[0], row[1], row[2]) for row in await db.fetch(_SQL["hold"], given=given)}
-
-
-async def _record_steps(db: Database, writes: Sequence[Write]) -> None:
-    # By id: a step that a later write of the same batch mentions again is inserted once.
-    rows = {
-        (w.fence[0], s.step_id): (
-            w.fence[0], s.step_id, s.ordinal, str(s.status), s.input, s.output, s.error, s.attempts, s.seconds,
-        )
-        for w in writes
-        for s in w.steps
-    }  # fmt: skip
-    if rows:
-        await db.execute(_SQL["record_steps"], given=list(rows.values()))
-
-
-async def _end(db: Database, endings: Sequence[tuple[int, Ending]]) -> None:
-    run_ids = [run_id for run_id, _ in endings]
-    await db.execute(
-        _SQL["end_runs"],
-        given=[(run_id, str(e.status), e.output, e.error, e.last_error, e.signature) for run_id, e in endings],
-    )
-    await lifecycle.delete_messages(db, run_ids)
-    await lifecycle.wake_parents(db, run_ids)
-    failed = [run_id for run_id, e in endings if e.status is RunStatus.ERROR]
-    if failed:
-        await triggering.trigger_dead_letters(db, failed)
-
-
-async def _yield(db: Database, yieldings: Sequence[tuple[int, Yielding]]) -> None:
-    await db.execute(
-        _SQL["yield_runs"],
-        given=[(run_id, str(y.status), y.error, y.last_error, y.waiting_for) for run_id, y in yieldings],
-    )
-    await db.execute(
-        _SQL["yield_messages"],
-        given=[(run_id, y.run_at, y.delay, 0 if y.count_attempt else 1) for run_id, y in yieldings],
-    )
-    # The messages are locked: whatever was sent before is visible now, whatever comes later finds the run waiting.
-    signals = [(run_id, name) for run_id, y in yieldings for name in y.signals]
-    if signals:
-        await db.execute(_SQL["wake_those_with_signals"], given=signals)
-    children = [run_id for run_id, y in yieldings if y.children]
-    if children:
-        await db.execute(_SQL["wake_those_whose_children_ended"], run_ids=children)
-
-
-async def _unknown_yet(db: Database, writes: Sequence[Write]) -> list[Write]:
-    """After a lost reply: without those whose steps are on record, and whose events are with them."""
-    recorded = await runs.recorded_steps(db, sorted({w.fence[0] for w in writes})) if writes else {}
-    known = [w for w in writes if w.end is None and all(_is_on_record(recorded[w.fence[0]], s) for s in w.steps)]
-    return [w for w in writes if w not in known]
-
-
-def _is_on_record(recorded: Mapping[str, RecordedStep], step: StepRecord) -> bool:
-    found = recorded.get(step.step_id)
-    return found is not None and (found.status, found.attempts) == (step.status, step.attempts)
-
-
-async def _already_written(db: Database, writes: Sequence[Write]) -> set[RunFence]:
-    """After a lost reply: those whose ending, or whose steps, are there."""
-    done = set()
-    for write in writes:
-        run_id = write.fence[0]
-        row = await runs.get(db, run_id)
-        recorded = (await runs.recorded_steps(db, [run_id]))[run_id]
-        steps_there = all(s.step_id in recorded and recorded[s.step_id].status == s.status for s in write.steps)
-        ended = write.end is None or row.status == write.end.status
-        if steps_there and ended and (write.end is not None or write.steps):
-            done.add(write.fence)
-    return done
-
-
-@store_call(Kind.UNIT, idempotent=True)
 async def take_signal(db: Database, fence: RunFence, step: StepRecord, *, name: str) -> tuple[bool, str | None]:
     """(held, payload): the oldest unread signal of that name becomes the step's result; None when there is none."""
-    if not await _held(db, [fence]):
+    if not await settling.hold(db, [fence]):
         return False, None
     if db.retried and (found := await _recorded(db, fence, step)) is not None:
         return True, found.output
@@ -250,7 +155,7 @@ async def take_signal(db: Database, fence: RunFence, step: StepRecord, *, name: 
     signal_id, payload = rows[0]
     await db.execute(_SQL["consume_signal"], signal_id=signal_id)
     answered = StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=payload)
-    await _record_steps(db, [Write(fence, (answered,))])
+    await settling.record_steps(db, [Write(fence, (answered,))])
     return True, payload
 
 
@@ -262,13 +167,13 @@ async def transact(
     work: Callable[[Transaction], Coroutine[Any, Any, tuple[str, Sequence[Emission]]]],
 ) -> str | None:
     """The user's statements and the step's record commit together; None when the lease is lost."""
-    if not await _held(db, [fence]):
+    if not await settling.hold(db, [fence]):
         return None
     if db.retried and (found := await _recorded(db, fence, step)) is not None:
         return found.output or "null"
     output, emissions = await work(Transaction(cast(OwnSession, db)))
     done = StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=output)
-    await _record_steps(db, [Write(fence, (done,))])
+    await settling.record_steps(db, [Write(fence, (done,))])
     await tell(db, [], emissions)
     return output
 
@@ -282,13 +187,13 @@ async def _recorded(db: Database, fence: RunFence, step: StepRecord) -> Recorded
 @store_call(Kind.UNIT, idempotent=True)
 async def spawn(db: Database, fence: RunFence, step: StepRecord, new: NewRuns) -> list[int] | None:
     """Child runs and the step that remembers them, in one transaction; None when the lease is lost."""
-    if not await _held(db, [fence]):
+    if not await settling.hold(db, [fence]):
         return None
     if db.retried and (found := await _recorded(db, fence, step)) is not None:
         return [int(run_id) for run_id in (found.output or "[]").strip("[]").split(",") if run_id]
     run_ids = await triggering.trigger(db, new)
     remembered = "[" + ",".join(map(str, run_ids)) + "]"
-    await _record_steps(
+    await settling.record_steps(
         db, [Write(fence, (StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=remembered),))]
     )
     return run_ids
@@ -297,7 +202,7 @@ async def spawn(db: Database, fence: RunFence, step: StepRecord, new: NewRuns) -
 @store_call(Kind.UNIT, idempotent=True)
 async def show_progress(db: Database, fence: RunFence, *, text: str) -> None:
     """How far a run is, for people; nothing when the lease is lost."""
-    if await _held(db, [fence]):
+    if await settling.hold(db, [fence]):
         await db.execute(_SQL["show_progress"], run_id=fence[0], headers=text)
 
 
@@ -309,6 +214,6 @@ async def end_lost(
     run_ids = [row[0] for row in await db.fetch(_SQL["lost_runs"], queue_ids=queue_ids)]
     if run_ids:
         ending = Ending(RunStatus.ERROR, error=error, last_error=last_error, signature=signature)
-        await _end(db, [(run_id, ending) for run_id in run_ids])
+        await settling.end(db, [(run_id, ending) for run_id in run_ids])
         await tell(db, [h for run_id in run_ids for h in happenings(Write((run_id, 0, 0), end=ending))])
     return run_ids

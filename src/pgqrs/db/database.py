@@ -92,14 +92,15 @@ class IntegrityViolation(PgqrsError):
 
 
 def store_call(
-    kind: Kind, *, idempotent: bool = False
+    kind: Kind | Callable[..., Kind], *, idempotent: bool = False
 ) -> Callable[
     [Callable[Concatenate[Database, P], Coroutine[Any, Any, T]]],
     Callable[Concatenate[Database, P], Coroutine[Any, Any, T]],
 ]:
     """Makes a function of a table module one store call: one transaction, with fault points around it.
 
-    `idempotent` means that running it again after a lost reply ends as running it once would have.
+    `kind` may be worked out from the arguments. `idempotent` means that running it again after a lost reply ends as
+    running it once would have.
     """
 
     def decorate(
@@ -111,7 +112,8 @@ def store_call(
         async def call(db: Database, /, *args: P.args, **kwargs: P.kwargs) -> T:
             if faults.armed:
                 await faults.reach("before", name)
-            result = await db.perform(lambda unit: work(unit, *args, **kwargs), kind=kind, idempotent=idempotent)
+            needed = kind if isinstance(kind, Kind) else kind(db, *args, **kwargs)
+            result = await db.perform(lambda unit: work(unit, *args, **kwargs), kind=needed, idempotent=idempotent)
             if faults.armed:
                 await faults.reach("after", name)
             return result

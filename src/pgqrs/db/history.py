@@ -50,21 +50,18 @@ class EventRow:
 
 async def tell(db: Database, happenings: Sequence[Happening], emissions: Sequence[Emission] = ()) -> None:
     """Writes down what the journal wants of it. Last in a transaction that holds the lock of each run."""
-    kept = [h for h in happenings if h.event in db.journal.kept]
-    if kept:
-        await db.execute(_SQL["insert_events"], given=[(h.run_id, str(h.event), h.data, h.actor) for h in kept])
-    await _publish(db, happenings, emissions)
+    await insert_events(db, [happening for happening in happenings if happening.event in db.journal.kept])
+    await publish(db, happenings, emissions)
 
 
-async def tell_after_start(db: Database, happenings: Sequence[Happening]) -> None:
-    """As `tell`; on PostgreSQL the statement that starts the runs has written the events already."""
-    if db.dialect.is_postgres:
-        await _publish(db, happenings, ())
-    else:
-        await tell(db, happenings)
+async def insert_events(db: Database, happenings: Sequence[Happening]) -> None:
+    """The first half of `tell`: what is kept. On PostgreSQL some statements write it themselves."""
+    if happenings:
+        await db.execute(_SQL["insert_events"], given=[(h.run_id, h.event, h.data, h.actor) for h in happenings])
 
 
-async def _publish(db: Database, happenings: Sequence[Happening], emissions: Sequence[Emission]) -> None:
+async def publish(db: Database, happenings: Sequence[Happening], emissions: Sequence[Emission] = ()) -> None:
+    """The second half of `tell`: what goes to the outbox."""
     published = [
         (str(uuid.uuid4()), h.run_id, TYPE_PREFIX + h.event, h.data or "{}")
         for h in happenings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from pgqrs.db.history import Emission, Happening
 from pgqrs.db.tables.messages import Lease
@@ -17,8 +17,9 @@ from pgqrs.types import RunStatus, StepStatus
 RunFence = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class StepRecord:
+class StepRecord(NamedTuple):
+    """A step as it is to be recorded. The first eight are columns, in this order; a tuple, as there are many."""
+
     step_id: str
     ordinal: int
     status: StepStatus
@@ -58,18 +59,21 @@ class Yielding:
     children: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """What one execution wants recorded, all of it or nothing: steps, and perhaps how the pass ended."""
 
     fence: RunFence
     steps: tuple[StepRecord, ...] = ()
     end: Ending | Yielding | None = None
     emissions: tuple[Emission, ...] = ()
+    # False when it is known that nobody waits for this run's end.
+    has_parent: bool = True
 
 
 def happenings(write: Write) -> list[Happening]:
     """What a write tells the history of its run."""
+    if write.end is None and len(write.steps) == 1 and write.steps[0].error is None:
+        return []
     # A step that is put back so that the next attempt runs it anew has failed, and was told of, before.
     failed = [step for step in write.steps if step.error is not None and not step.is_again]
     told: list[tuple[EventType, dict[str, Any]]] = [

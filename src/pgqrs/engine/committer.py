@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from pgqrs.db import claims
+from pgqrs.db import settling
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import OUTBOX
 from pgqrs.db.writes import RunFence, Write
@@ -57,7 +57,7 @@ class Committer:
 
     async def _commit(self, batch: list[_Item]) -> None:
         try:
-            held = await claims.commit(self._db, [item.write for item in batch])
+            held = await settling.commit(self._db, [item.write for item in batch])
         except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who wait
             if len(batch) == 1 or isinstance(error, ConnectionFailed):
                 for item in batch:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -252,9 +251,7 @@ class Execution:
         """The failed steps whose error has left the handler: the next attempt runs them anew."""
         chain = _chain(error)
         return tuple(
-            dataclasses.replace(s.record, status=StepStatus.PENDING, is_again=True)
-            for s in self.failed
-            if id(s.error) in chain
+            s.record._replace(status=StepStatus.PENDING, is_again=True) for s in self.failed if id(s.error) in chain
         )
 
     def failed_in(self, error: BaseException) -> str | None:

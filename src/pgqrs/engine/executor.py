@@ -55,7 +55,8 @@ class Executor:
         try:
             outcome, error = await self._outcome(execution, running, once=once)
             self._heartbeat.settle(message_id, token)
-            await self._committer.write(Write(claim.fence, outcome.steps, outcome.end))
+            has_parent = claim.parent_run_id is not None
+            await self._committer.write(Write(claim.fence, outcome.steps, outcome.end, has_parent=has_parent))
         finally:
             self._heartbeat.let_go(message_id, token)
         return outcome, error

@@ -1,0 +1,214 @@
+"""What many executions did, recorded in one transaction: checkpoints, ends, events. All of it fenced.
+
+On PostgreSQL that is one statement in one round trip, unless others have to be told or woken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from pgqrs.db import lifecycle, triggering
+from pgqrs.db.database import Database, Kind, store_call
+from pgqrs.db.history import Happening, insert_events, publish
+from pgqrs.db.queries import load
+from pgqrs.db.tables import runs
+from pgqrs.db.tables.runs import RecordedStep
+from pgqrs.db.writes import Ending, RunFence, StepRecord, Write, Yielding, happenings
+from pgqrs.types import RunStatus
+
+_SQL = load(__package__, "settling")
+
+# The columns of `settle` that a row has no use for.
+_NO_STEP = (None,) * 8
+_NO_END = (None,) * 9
+_NO_EVENT = (None,) * 2
+
+
+def _needed(db: Database, writes: Sequence[Write]) -> Kind:
+    return Kind.UNIT if db.journal.published or any(map(_reaches_others, writes)) else Kind.STATEMENT
+
+
+def _reaches_others(write: Write) -> bool:
+    """True when more is to be done than one statement can: a parent, a dead letter, a signal, the outbox."""
+    end = write.end
+    if isinstance(end, Ending):
+        return write.has_parent or end.status is RunStatus.ERROR or bool(write.emissions)
+    return bool(write.emissions) or (end is not None and (end.children or bool(end.signals)))
+
+
+@store_call(_needed, idempotent=True)
+async def commit(db: Database, writes: Sequence[Write]) -> set[RunFence]:
+    """Records what many executions did, one write for each run; returns the fences that still held.
+
+    Idempotent: steps are recorded once, and after an ending nobody holds the fence any more; a retried ending is
+    recognised by the status that it wrote.
+    """
+    # What happened is worked out before the steps are written: after a lost reply they may be there already.
+    news = await _unknown_yet(db, writes) if db.retried else writes
+    told = [happening for write in news for happening in happenings(write)]
+    kept = [happening for happening in told if happening.event in db.journal.kept]
+    settle = _settle_at_once if db.dialect.is_postgres else _settle_by_parts
+    held = await settle(db, writes, kept)
+    await _tell_others(db, [write for write in writes if write.fence in held])
+    if db.journal.published or any(write.emissions for write in news):
+        runs_held = {fence[0] for fence in held}
+        await publish(
+            db,
+            [happening for happening in told if happening.run_id in runs_held],
+            [each for write in news if write.fence in held for each in write.emissions],
+        )
+    if db.retried:
+        held |= await _already_written(db, [write for write in writes if write.fence not in held])
+    return held
+
+
+async def hold(db: Database, fences: Sequence[RunFence]) -> set[RunFence]:
+    """Those of the given that are still held, locked until the transaction ends."""
+    given = sorted({(message_id, token) for _, message_id, token in fences})
+    return {(row[0], row[1], row[2]) for row in await db.fetch(_SQL["hold"], given=given)}
+
+
+async def record_steps(db: Database, writes: Sequence[Write]) -> None:
+    """Steps of runs that are held."""
+    rows = [(write.fence[0], *step[:8]) for write in writes for step in _once_each(write)]
+    if rows:
+        await db.execute(_SQL["record_steps"], given=rows)
+
+
+def _once_each(write: Write) -> Sequence[StepRecord]:
+    """A step that is mentioned twice is recorded as it was last."""
+    return write.steps if len(write.steps) <= 1 else list({step.step_id: step for step in write.steps}.values())
+
+
+# -- on PostgreSQL: one statement ----------------------------------------------------------------------------
+
+
+async def _settle_at_once(db: Database, writes: Sequence[Write], told: Sequence[Happening]) -> set[RunFence]:
+    events: dict[int, list[tuple[str, str | None]]] = {}
+    for happening in told:
+        events.setdefault(happening.run_id, []).append((happening.event, happening.data))
+    given = [row for write in writes for row in _rows(write, events.get(write.fence[0], ()))]
+    # In one order, as everybody locks.
+    given.sort(key=_message_id)
+    return {(row[0], row[1], row[2]) for row in await db.fetch(_SQL["settle"], given=given)}
+
+
+def _message_id(row: tuple[Any, ...]) -> Any:
+    return row[0]
+
+
+def _rows(write: Write, events: Sequence[tuple[str, str | None]]) -> Iterator[tuple[Any, ...]]:
+    """A write as rows of `settle`: each has one of its steps, its end, one of its events, as far as there are any."""
+    fence = write.fence[1:]
+    end = write.end
+    if end is None and not events and len(write.steps) == 1:
+        yield (*fence, *write.steps[0][:8], *_NO_END, *_NO_EVENT)
+        return
+    ends = () if end is None else (_columns(end),)
+    for step, ending, event in zip_longest(_once_each(write), ends, events):
+        yield (*fence, *(step[:8] if step else _NO_STEP), *(ending or _NO_END), *(event or _NO_EVENT))
+    if not write.steps and not ends and not events:
+        yield (*fence, *_NO_STEP, *_NO_END, *_NO_EVENT)
+
+
+def _columns(end: Ending | Yielding) -> tuple[Any, ...]:
+    """status, output, error, last_error, signature, waiting_for, run_at, delay, give_back"""
+    if isinstance(end, Ending):
+        return (end.status, end.output, end.error, end.last_error, end.signature, None, None, None, None)
+    give_back = 0 if end.count_attempt else 1
+    return (end.status, None, end.error, end.last_error, None, end.waiting_for, end.run_at, end.delay, give_back)
+
+
+# -- elsewhere: one statement for each table, in the writer's transaction ------------------------------------
+
+
+async def _settle_by_parts(db: Database, writes: Sequence[Write], told: Sequence[Happening]) -> set[RunFence]:
+    held = await hold(db, [write.fence for write in writes])
+    mine = [write for write in writes if write.fence in held]
+    await record_steps(db, mine)
+    endings = [(w.fence[0], w.end) for w in mine if isinstance(w.end, Ending)]
+    yieldings = [(w.fence[0], w.end) for w in mine if isinstance(w.end, Yielding)]
+    if endings:
+        await _end(db, endings)
+    if yieldings:
+        await _yield(db, yieldings)
+    ours = {write.fence[0] for write in mine}
+    await insert_events(db, [happening for happening in told if happening.run_id in ours])
+    return held
+
+
+async def _end(db: Database, endings: Sequence[tuple[int, Ending]]) -> None:
+    await db.execute(
+        _SQL["end_runs"],
+        given=[(run_id, e.status, e.output, e.error, e.last_error, e.signature) for run_id, e in endings],
+    )
+    await lifecycle.delete_messages(db, [run_id for run_id, _ in endings])
+
+
+async def _yield(db: Database, yieldings: Sequence[tuple[int, Yielding]]) -> None:
+    await db.execute(
+        _SQL["yield_runs"],
+        given=[(run_id, y.status, y.error, y.last_error, y.waiting_for) for run_id, y in yieldings],
+    )
+    await db.execute(
+        _SQL["yield_messages"],
+        given=[(run_id, y.run_at, y.delay, 0 if y.count_attempt else 1) for run_id, y in yieldings],
+    )
+
+
+# -- who else is concerned -----------------------------------------------------------------------------------
+
+
+async def end(db: Database, endings: Sequence[tuple[int, Ending]]) -> None:
+    """Ends runs whose messages the caller has locked, whoever held them."""
+    await _end(db, endings)
+    await _tell_others(db, [Write((run_id, 0, 0), end=ending) for run_id, ending in endings])
+
+
+async def _tell_others(db: Database, writes: Sequence[Write]) -> None:
+    """Parents of what has ended, dead letters of what has failed; those that missed a signal, or a child's end."""
+    children = [write.fence[0] for write in writes if write.has_parent and isinstance(write.end, Ending)]
+    if children:
+        await lifecycle.wake_parents(db, children)
+    failed = [write.fence[0] for write in writes if write.end and write.end.status is RunStatus.ERROR]
+    if failed:
+        await triggering.trigger_dead_letters(db, failed)
+    # The messages are locked: whatever was sent before is visible now, whatever comes later finds the run waiting.
+    waiting = [(write.fence[0], write.end) for write in writes if isinstance(write.end, Yielding)]
+    signals = [(run_id, name) for run_id, y in waiting for name in y.signals]
+    if signals:
+        await db.execute(_SQL["wake_those_with_signals"], given=signals)
+    parents = [run_id for run_id, y in waiting if y.children]
+    if parents:
+        await db.execute(_SQL["wake_those_whose_children_ended"], run_ids=parents)
+
+
+# -- after a lost reply --------------------------------------------------------------------------------------
+
+
+async def _unknown_yet(db: Database, writes: Sequence[Write]) -> list[Write]:
+    """Without those whose steps are on record, and whose events are with them."""
+    recorded = await runs.recorded_steps(db, sorted({w.fence[0] for w in writes})) if writes else {}
+    known = [w for w in writes if w.end is None and all(_is_on_record(recorded[w.fence[0]], s) for s in w.steps)]
+    return [w for w in writes if w not in known]
+
+
+def _is_on_record(recorded: Mapping[str, RecordedStep], step: StepRecord) -> bool:
+    found = recorded.get(step.step_id)
+    return found is not None and (found.status, found.attempts) == (step.status, step.attempts)
+
+
+async def _already_written(db: Database, writes: Sequence[Write]) -> set[RunFence]:
+    """Those whose ending, or whose steps, are there."""
+    done = set()
+    for write in writes:
+        run_id = write.fence[0]
+        row = await runs.get(db, run_id)
+        recorded = (await runs.recorded_steps(db, [run_id]))[run_id]
+        steps_there = all(s.step_id in recorded and recorded[s.step_id].status == s.status for s in write.steps)
+        ended = write.end is None or row.status == write.end.status
+        if steps_there and ended and (write.end is not None or write.steps):
+            done.add(write.fence)
+    return done
