@@ -224,6 +224,10 @@ async def test_no_change_without_its_event(connect, config, clock, verb, stateme
     class Refused(Exception):
         pass
 
+    if (verb, statement) == ("trigger", "insert_events") and store.database.dialect.is_postgres:
+        # There the event is part of the statement that makes the run.
+        statement = "trigger_runs"
+
     def refuse(point):
         if point == ("sql", statement):
             raise Refused

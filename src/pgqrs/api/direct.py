@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 import threading
 from typing import TYPE_CHECKING, Any
 
 from pgqrs.db import claims, triggering
+from pgqrs.db.claims import Claim
 from pgqrs.db.tables import messages, workers, workflows
 from pgqrs.db.triggering import NewRuns
 from pgqrs.db.writes import Ending
+from pgqrs.engine.branches import outside
 from pgqrs.engine.committer import Committer
 from pgqrs.engine.executor import Executor
 from pgqrs.engine.heartbeat import Heartbeat
+from pgqrs.engine.outcome import Outcome
 from pgqrs.engine.polling import Idling
 from pgqrs.engine.registry import Handler
 from pgqrs.errors import PauseError
@@ -123,8 +125,8 @@ async def _execute(store: Store, run_id: int, handler: Handler, *, given: str | 
         while True:
             claim = await claims.claim_run(db, run_id, worker_id=worker_id, lease_seconds=config.lease_seconds)
             if given is not None and claim.input in (None, "null"):
-                claim = dataclasses.replace(claim, input=given)
-            outcome, error = await executor.execute(claim, handler, once=True)
+                claim = claim._replace(input=given)
+            outcome, error = await _passed(executor, claim, handler)
             if error is not None and not isinstance(error, PauseError):
                 raise error
             if isinstance(outcome.end, Ending) and outcome.end.status is RunStatus.SUCCESS:
@@ -133,6 +135,19 @@ async def _execute(store: Store, run_id: int, handler: Handler, *, given: str | 
     finally:
         await asyncio.to_thread(heartbeat.close)
         await workers.stop(db, worker_id)
+
+
+async def _passed(executor: Executor, claim: Claim, handler: Handler) -> tuple[Outcome, BaseException | None]:
+    """In a task of its own: a caller that is cancelled hands the run back; one that the handler cancels does not."""
+    running = outside(executor.execute(claim, handler, executor.hold(claim), once=True))
+    try:
+        result: tuple[Outcome, BaseException | None] = await asyncio.shield(running)
+    except asyncio.CancelledError:
+        executor.handing_back = True
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        raise
+    return result
 
 
 async def _until_visible(store: Store, queue_id: int, run_id: int) -> None:

@@ -27,6 +27,9 @@ from pgqrs.names import checked_name
 
 log = logging.getLogger("pgqrs.queue")
 
+# For so long a trigger relies on what the one before it found out about its workflow.
+_KNOWN_SECONDS = 5.0
+
 # What was not said, where None says something.
 _UNCHANGED: Any = object()
 
@@ -42,6 +45,7 @@ class Store:
         self.results = Results(self)
         # queue id -> until when (monotonic) nobody need ask again whether it has workers
         self._workers_known: dict[int, float] = {}
+        self._workflows_known: dict[str, tuple[float, workflows.Workflow]] = {}
 
     async def create_queue(self, name: str) -> None:
         """Makes the queue; one that is there already stays as it is."""
@@ -122,12 +126,20 @@ class Store:
     ) -> None:
         await self.close()
 
+    async def workflow(self, name: str) -> workflows.Workflow:
+        """The workflow of that name; looked up anew after some seconds, not for each of many triggers."""
+        until, found = self._workflows_known.get(name, (0.0, None))
+        if found is None or until < time.monotonic():
+            found = await workflows.get(await self.ready(), name)
+            self._workflows_known[name] = (time.monotonic() + _KNOWN_SECONDS, found)
+        return found
+
     def knows_of_workers(self, queue_id: int) -> bool:
         return self._workers_known.get(queue_id, 0.0) > time.monotonic()
 
     def remember_workers(self, queue_id: int) -> None:
         """A trigger looked for workers: for some seconds the next ones need not."""
-        self._workers_known[queue_id] = time.monotonic() + 5.0
+        self._workers_known[queue_id] = time.monotonic() + _KNOWN_SECONDS
 
     async def ready(self) -> Driver:
         """The database, once its schema is known to be the one this code works with."""

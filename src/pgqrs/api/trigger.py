@@ -89,7 +89,7 @@ class Trigger:
     async def execute(self, store: Store) -> Any:
         """The run's id (or ids), durable; after `wait()` the result."""
         db = await store.ready()
-        found = await workflows.get(db, self._workflow.name)
+        found = await store.workflow(self._workflow.name)
         new = new_runs(store.config, found, self._inputs, self._keys, **self._options)
         if not new.inputs:
             return []

@@ -299,7 +299,7 @@ def step(
     def call(*args: Any, **kwargs: Any) -> Any:
         given = args[0] if args and isinstance(args[0], Context | SyncContext) else None
         context = given if given is not None else current_context.get()
-        if context is None or in_step.get():
+        if context is None or in_step():
             return function(*args, **kwargs)
         if given is not None and not takes_context:
             args = args[1:]

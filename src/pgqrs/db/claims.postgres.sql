@@ -1,6 +1,46 @@
+-- name: claim_runs
+-- One round trip: find, lease, start. Each run is looked at as it was before, too: one that nobody has begun has no steps.
+-- A run that has ended meanwhile gives no row.
+{include _picked},
+-- At most so many of each queue: they come by priority, so the first of each are those.
+allowed as (
+    select picked.place, picked.due_at, picked.leased_by, queues.lease_seconds
+    from (
+        select numbered.*, row_number() over (partition by queue_id order by number) as nth
+        from (select picked.*, row_number() over () as number from picked) as numbered
+    ) as picked
+    cross join {rows queues: queue_id id, lease_seconds seconds, most int}
+    where queues.queue_id = picked.queue_id
+      and picked.nth <= queues.most
+),
+taken as (
+    update pgqrs_messages as m
+    set visible_after = {after allowed.lease_seconds},
+    {include _taken}
+    from allowed
+    where m.ctid = allowed.place
+    returning {include _lease}, allowed.due_at, allowed.leased_by as taken_from, allowed.lease_seconds
+)
+update pgqrs_workflow_runs as r
+set status = 'RUNNING',
+    attempt = taken.attempts,
+    started_at = coalesce(before.started_at, {now}),
+    worker_id = :worker_id,
+    paused_at = null,
+    waiting_for = null,
+    updated_at = {now}
+from taken
+cross join pgqrs_workflow_runs as before
+where before.run_id = taken.run_id
+  and r.run_id = taken.run_id
+  and r.status not in ('SUCCESS', 'ERROR', 'CANCELLED')
+returning taken.message_id, taken.queue_id, taken.payload, taken.run_id, taken.priority, taken.visible_after,
+    taken.enqueued_at, taken.attempts, taken.max_attempts, taken.lease_token, taken.taken_from,
+    taken.due_at, r.workflow_id, {text r.input}, r.max_attempts, r.parent_run_id, r.created_at, {text r.attributes},
+    before.started_at is null;
+
 -- name: start_runs
--- As the common text, and: the messages stay locked meanwhile, so that a pause that comes between waits, or is seen;
--- and what is to be told of the runs that start is told in the same statement.
+-- As the common text, and: the messages stay locked meanwhile, so that a pause that comes between waits, or is seen.
 with held (id, attempts) as (
     select m.run_id, given.attempts
     from {rows given: id id, message_id id, token id, attempts int}
@@ -9,26 +49,16 @@ with held (id, attempts) as (
       and m.lease_token = given.token
       and m.leased_by is not null
     {lock m}
-),
-started as (
-    update pgqrs_workflow_runs
-    set status = 'RUNNING',
-        attempt = held.attempts,
-        started_at = coalesce(started_at, {now}),
-        worker_id = :worker_id,
-        paused_at = null,
-        waiting_for = null,
-        updated_at = {now}
-    from held
-    where run_id = held.id
-      and status not in ('SUCCESS', 'ERROR', 'CANCELLED')
-    returning run_id, workflow_id, input, max_attempts, parent_run_id, created_at, attributes
-),
-told as (
-    insert into pgqrs_workflow_events (run_id, event_type, data, created_at)
-    select events.run_id, events.event_type, events.data, {now}
-    from {rows events: run_id id, event_type text, data json}
-    where events.run_id in (select started.run_id from started)
 )
-select run_id, workflow_id, {text input}, max_attempts, parent_run_id, created_at, {text attributes}
-from started;
+update pgqrs_workflow_runs
+set status = 'RUNNING',
+    attempt = held.attempts,
+    started_at = coalesce(started_at, {now}),
+    worker_id = :worker_id,
+    paused_at = null,
+    waiting_for = null,
+    updated_at = {now}
+from held
+where run_id = held.id
+  and status not in ('SUCCESS', 'ERROR', 'CANCELLED')
+returning run_id, workflow_id, {text input}, max_attempts, parent_run_id, created_at, {text attributes};

@@ -8,13 +8,12 @@ moves between statuses are drawn at the head of `lifecycle.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from pgqrs.db import lifecycle, settling, triggering
-from pgqrs.db.database import Database, Kind, OwnSession, Transaction, store_call
-from pgqrs.db.history import Emission, insert_events, publish, tell
+from pgqrs.db.database import Database, Kind, OwnSession, Row, Transaction, store_call
+from pgqrs.db.history import Emission, tell
 from pgqrs.db.queries import load
 from pgqrs.db.tables import messages, runs
 from pgqrs.db.tables.messages import Lease, Source
@@ -22,33 +21,41 @@ from pgqrs.db.tables.runs import RecordedStep
 from pgqrs.db.triggering import NewRuns
 from pgqrs.db.writes import Ending, RunFence, StepRecord, Write, happenings, lease_happenings
 from pgqrs.errors import AlreadyCompleted, InvalidTransition
+from pgqrs.journal import EventType
 from pgqrs.types import RunStatus, StepStatus
 
-_SQL = load(__package__, "claims")
+_SQL = load(__package__, "claims", pieces_of="tables/messages")
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """A run in the hands of one worker, with all that executing it needs."""
 
     lease: Lease
     run_id: int
+    # The database's time when it gave the lease: local clocks decide nothing.
+    now: datetime
+    lease_seconds: float
+    steps: dict[str, RecordedStep]
     workflow_id: int
     input: str | None
     max_attempts: int
     parent_run_id: int | None
     created_at: datetime
     attributes: str | None
-    now: datetime
-    lease_seconds: float
-    steps: dict[str, RecordedStep]
 
     @property
     def fence(self) -> RunFence:
         return (self.run_id, self.lease.message_id, self.lease.lease_token)
 
 
-@store_call(Kind.STATEMENT, idempotent=True)
+def _needed(db: Database, *_given: Any, **_named: Any) -> Kind:
+    """One statement on PostgreSQL, unless each lease is to be told of, too."""
+    journal = db.journal
+    told = journal.wants(EventType.LEASED) or journal.wants(EventType.STARTED) or journal.publishes_claims
+    return Kind.UNIT if told else Kind.STATEMENT
+
+
+@store_call(_needed, idempotent=True)
 async def claim(
     db: Database,
     queues: Sequence[Source],
@@ -57,26 +64,28 @@ async def claim(
     batch: int,
     known: Collection[int] = (),
 ) -> list[Claim]:
-    """Leases runs, turns them RUNNING and reads their steps.
-
-    The lease is what counts: a crash after it, before the run is marked RUNNING, is a lost worker like any other.
-    """
-    leases = await messages.lease(db, queues, worker_id=worker_id, batch=batch, known=known)
+    """Leases runs, turns them RUNNING and reads their steps."""
     seconds = {source.queue_id: source.lease_seconds for source in queues}
-    return await _started(db, leases, worker_id=worker_id, lease_seconds=seconds)
-
-
-@store_call(Kind.UNIT, idempotent=True)
-async def claim_and_publish(
-    db: Database,
-    queues: Sequence[Source],
-    *,
-    worker_id: int,
-    batch: int,
-    known: Collection[int] = (),
-) -> list[Claim]:
-    """As `claim`, in one transaction: for a journal that publishes leases and starts, too."""
-    return await claim(db, queues, worker_id=worker_id, batch=batch, known=known)
+    if not db.dialect.is_postgres or db.retried:
+        leases = await messages.lease(db, queues, worker_id=worker_id, batch=batch, known=known)
+        return await _started(db, leases, worker_id=worker_id, lease_seconds=seconds)
+    rows = await db.fetch(
+        _SQL["claim_runs"],
+        queue_ids=[source.queue_id for source in queues],
+        queues=[(source.queue_id, source.lease_seconds, source.most) for source in queues],
+        worker_id=worker_id,
+        batch=batch,
+    )
+    # By priority, then age.
+    rows.sort(key=lambda row: (-row[4], row[11], row[0]))
+    leases = [Lease(*row[:11]) for row in rows]
+    begun = [row[3] for row in rows if not row[18]]
+    found = await runs.recorded_steps(db, begun) if begun else {}
+    await _tell_leases(db, leases, worker_id)
+    return [
+        _claim(lease, row[12:18], seconds[lease.queue_id], found.get(row[3]) or {})
+        for lease, row in zip(leases, rows, strict=True)
+    ]
 
 
 @store_call(Kind.UNIT, idempotent=True)
@@ -104,42 +113,32 @@ async def _started(
     by_run = {lease.run_id: lease for lease in leases if lease.run_id is not None}
     if not by_run:
         return []
-    told = lease_happenings(by_run, worker_id, db.journal)
-    kept = [(h.run_id, str(h.event), h.data) for h in told if h.event in db.journal.kept]
     rows = await db.fetch(
         _SQL["start_runs"],
         worker_id=worker_id,
         given=[(run_id, *lease.fence, lease.attempts) for run_id, lease in by_run.items()],
-        events=kept,
     )
-    ids = {row[0] for row in rows}
-    told = [h for h in told if h.run_id in ids]
-    if not db.dialect.is_postgres:
-        await insert_events(db, [h for h in told if h.event in db.journal.kept])
-    await publish(db, told)
-    found = await runs.recorded_steps(db, [row[0] for row in rows]) if rows else {}
-    started = {
-        run_id: Claim(
-            lease=by_run[run_id],
-            run_id=run_id,
-            workflow_id=workflow_id,
-            input=text,
-            max_attempts=max_attempts,
-            parent_run_id=parent_run_id,
-            created_at=created_at,
-            attributes=attributes,
-            now=_leased_at(by_run[run_id], lease_seconds[by_run[run_id].queue_id]),
-            lease_seconds=lease_seconds[by_run[run_id].queue_id],
-            steps=found[run_id],
-        )
-        for run_id, workflow_id, text, max_attempts, parent_run_id, created_at, attributes in rows
-    }
-    return [started[run_id] for run_id in by_run if run_id in started]
+    by_id = {row[0]: row for row in rows}
+    started = [lease for run_id, lease in by_run.items() if run_id in by_id]
+    await _tell_leases(db, started, worker_id)
+    found = await runs.recorded_steps(db, list(by_id)) if rows else {}
+    return [
+        _claim(lease, by_id[run_id][1:], lease_seconds[lease.queue_id], found[run_id])
+        for run_id, lease in by_run.items()
+        if run_id in by_id
+    ]
 
 
-def _leased_at(lease: Lease, lease_seconds: float) -> datetime:
-    """The database's time when it gave the lease: local clocks decide nothing."""
-    return lease.visible_after - timedelta(seconds=lease_seconds)
+async def _tell_leases(db: Database, leases: Sequence[Lease], worker_id: int) -> None:
+    told = lease_happenings(leases, worker_id, db.journal)
+    if told:
+        await tell(db, told)
+
+
+def _claim(lease: Lease, run: Row, lease_seconds: float, steps: dict[str, RecordedStep]) -> Claim:
+    """`run` has the columns from workflow_id to attributes."""
+    now = lease.visible_after - timedelta(seconds=lease_seconds)
+    return Claim(lease, cast(int, lease.run_id), now, lease_seconds, steps, *run)
 
 
 @store_call(Kind.UNIT, idempotent=True)
@@ -204,6 +203,12 @@ async def show_progress(db: Database, fence: RunFence, *, text: str) -> None:
     """How far a run is, for people; nothing when the lease is lost."""
     if await settling.hold(db, [fence]):
         await db.execute(_SQL["show_progress"], run_id=fence[0], headers=text)
+
+
+@store_call(Kind.READ, idempotent=True)
+async def some_are_lost(db: Database, queue_ids: Sequence[int]) -> bool:
+    """Is there anything for `end_lost` to do?"""
+    return bool((await db.fetch(_SQL["some_run_is_lost"], queue_ids=queue_ids))[0][0])
 
 
 @store_call(Kind.UNIT, idempotent=True)

@@ -44,6 +44,16 @@ where run_id = :run_id
 returning message_id, queue_id, {text payload}, run_id, priority, visible_after, enqueued_at, attempts, max_attempts,
     lease_token;
 
+-- name: some_run_is_lost
+-- Asked in vain most of the time: a look that locks nothing.
+select exists (
+    select 1 from pgqrs_messages as m
+    where m.queue_id {in queue_ids}
+      and m.attempts >= m.max_attempts
+      and m.visible_after <= {now}
+      and m.run_id is not null
+);
+
 -- name: lost_runs
 -- Runs whose last lease ran out: their workers were lost as often as they may be.
 select m.run_id, m.attempts

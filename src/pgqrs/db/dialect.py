@@ -71,7 +71,7 @@ _SQLITE_NOW = "coalesce(:now, cast(round((julianday('now') - 2440587.5) * 864000
 _POSTGRES_ARRAYS = {
     "id": "bigint[]",
     "int": "integer[]",
-    "json": "text[]::json[]",  # see {as_json}
+    "json": "json[]",
     "seconds": "float8[]",
     "text": "text[]",
     "time": "timestamptz[]",
@@ -80,7 +80,11 @@ _POSTGRES_ARRAYS = {
 
 def _postgres_rows(argument: str) -> str:
     name, columns = columns_of(argument)
-    arrays = ", ".join(f":{name}.{i}::{_POSTGRES_ARRAYS[kind]}" for i, (_, kind) in enumerate(columns))
+    # As text (see arrays.py); `n` says that a column holds numbers.
+    marks = ["n" if kind in ("id", "int", "seconds") else "" for _, kind in columns]
+    arrays = ", ".join(
+        f":{name}.{i}{marks[i]}::text::{_POSTGRES_ARRAYS[kind]}" for i, (_, kind) in enumerate(columns)
+    )
     listed = ", ".join(column for column, _ in columns)
     return f"unnest({arrays}) with ordinality as {name} ({listed}, position)"
 

@@ -25,6 +25,9 @@ class Subscription:
 
     def ring(self) -> None:
         """From any thread."""
+        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001 - as public, but None where there is no loop
+            self._bell.set()
+            return
         # A closed loop raises: nobody is left to wake.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._bell.set)

@@ -6,7 +6,6 @@ a file `*.postgres.sql` beside it, that text is used on PostgreSQL.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,9 @@ from datetime import UTC, datetime, timedelta
 from importlib import resources
 from typing import Any
 
+import msgspec
+
+from pgqrs.db import arrays
 from pgqrs.db.dialect import Dialect, ParamStyle
 
 TABLES = (
@@ -42,23 +44,31 @@ _INCLUDE = re.compile(r"\{include (\w+)\}")
 _LITERAL = re.compile(r"('(?:[^']|'')*')")
 _COMMENT = re.compile(r"--[^\n]*")
 _TOKEN = re.compile(r"\{(\w+)(?:\s+([^{}]*))?\}")
-_PARAM = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)(?:\.(\d+))?")
+_PARAM = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)(?:\.(\d+)(n?))?")
 _TABLE = re.compile(rf"\b({'|'.join(QUALIFIED)})\b")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_AS_THEY_ARE = frozenset({int, str, float, bytes})
+_encoder = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One placeholder: the argument it takes, and for `{rows}` on PostgreSQL which column of it."""
+    """One placeholder: the argument it takes, and for `{rows}` on PostgreSQL which column of it, numbers or not."""
 
     name: str
     column: int | None = None
+    numeric: bool = False
 
     @property
     def key(self) -> str:
         """What it is called where placeholders have names."""
         return self.name if self.column is None else f"{self.name}_{self.column}"
+
+    def array(self, rows: Sequence[Any]) -> str:
+        """The column of the rows that it stands for."""
+        column = [row[self.column] for row in rows]
+        return arrays.numbers(column) if self.numeric else arrays.texts(column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +81,7 @@ class Statement:
 
     def arguments(self, given: Mapping[str, Any]) -> list[Any]:
         """The values in the order of the placeholders."""
-        return [
-            given[p.name] if p.column is None else [row[p.column] for row in given[p.name]] for p in self.parameters
-        ]
+        return [given[p.name] if p.column is None else p.array(given[p.name]) for p in self.parameters]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,13 +101,26 @@ class Query:
         return statement
 
 
-def load(package: str, file: str) -> dict[str, Query]:
-    """The queries of `<file>.sql`, with those of `<file>.postgres.sql` laid over them."""
-    common = _blocks(package, f"{file}.sql")
-    special = _blocks(package, f"{file}.postgres.sql")
+def load(package: str, file: str, *, pieces_of: str = "") -> dict[str, Query]:
+    """The queries of `<file>.sql`, with those of `<file>.postgres.sql` laid over them.
+
+    They may include the pieces of their own file, and of the file that is named.
+    """
+    common = _queries(package, f"{file}.sql", f"{pieces_of}.sql")
+    special = _queries(package, f"{file}.postgres.sql", f"{pieces_of}.postgres.sql")
     return {
         name: Query(name, common.get(name, special.get(name, "")), special.get(name)) for name in common | special
     }
+
+
+def _queries(package: str, file: str, others: str) -> dict[str, str]:
+    blocks = _blocks(package, file)
+    pieces = _blocks(package, others) | blocks
+
+    def included(text: str) -> str:
+        return _INCLUDE.sub(lambda m: included(pieces[m.group(1)]), text)
+
+    return {name: included(text) for name, text in blocks.items() if not name.startswith("_")}
 
 
 def _blocks(package: str, file: str) -> dict[str, str]:
@@ -107,12 +128,7 @@ def _blocks(package: str, file: str) -> dict[str, str]:
     if not source.is_file():
         return {}
     parts = _BLOCK.split(source.read_text(encoding="utf-8"))
-    blocks = dict(zip(parts[1::2], (text.strip().rstrip(";") for text in parts[2::2]), strict=True))
-    return {
-        name: _INCLUDE.sub(lambda m: blocks[m.group(1)], text)
-        for name, text in blocks.items()
-        if not name.startswith("_")
-    }
+    return dict(zip(parts[1::2], (text.strip().rstrip(";") for text in parts[2::2]), strict=True))
 
 
 def compile_statement(name: str, text: str, dialect: Dialect, style: ParamStyle) -> Statement:
@@ -122,7 +138,7 @@ def compile_statement(name: str, text: str, dialect: Dialect, style: ParamStyle)
 
     def placeholder(match: re.Match[str]) -> str:
         column = match.group(2)
-        parameter = Parameter(match.group(1), None if column is None else int(column))
+        parameter = Parameter(match.group(1), None if column is None else int(column), match.group(3) == "n")
         # Only these two can say the same thing twice.
         if style in ("numbered", "named", "pyformat") and parameter in parameters:
             number = parameters.index(parameter) + 1
@@ -162,17 +178,20 @@ def _outside_literals(text: str, change: Callable[[str], str]) -> str:
 
 def to_sqlite(value: Any) -> Any:
     """A parameter as SQLite and Turso store it: times as microseconds, lists as JSON."""
+    if value is None or type(value) in _AS_THEY_ARE:
+        return value
     if isinstance(value, datetime):
         return (value - _EPOCH) // _MICROSECOND
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return json.dumps([_json_item(item) for item in value], ensure_ascii=False)
+        return _encoder.encode(_without_times(value)).decode()
     return value
 
 
-def _json_item(item: Any) -> Any:
-    if isinstance(item, tuple):
-        return [to_sqlite(part) for part in item]
-    return to_sqlite(item)
+def _without_times(items: Sequence[Any]) -> Sequence[Any]:
+    """Numbers or rows, with the times in the rows as numbers, too. Most have none, and stay as they are."""
+    if any(type(part) is datetime for item in items if isinstance(item, tuple) for part in item):
+        return [[to_sqlite(part) for part in item] for item in items]
+    return items
 
 
 def with_times(columns: Sequence[str], rows: list[Any]) -> list[Any]:

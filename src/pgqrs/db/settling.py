@@ -40,7 +40,7 @@ def _reaches_others(write: Write) -> bool:
 
 @store_call(_needed, idempotent=True)
 async def commit(db: Database, writes: Sequence[Write]) -> set[RunFence]:
-    """Records what many executions did, one write for each run; returns the fences that still held.
+    """Records what many executions did; returns the fences that still held. No step may be in it twice.
 
     Idempotent: steps are recorded once, and after an ending nobody holds the fence any more; a retried ending is
     recognised by the status that it wrote.
@@ -89,7 +89,7 @@ async def _settle_at_once(db: Database, writes: Sequence[Write], told: Sequence[
     events: dict[int, list[tuple[str, str | None]]] = {}
     for happening in told:
         events.setdefault(happening.run_id, []).append((happening.event, happening.data))
-    given = [row for write in writes for row in _rows(write, events.get(write.fence[0], ()))]
+    given = [row for write in writes for row in _rows(write, events.pop(write.fence[0], ()))]
     # In one order, as everybody locks.
     given.sort(key=_message_id)
     return {(row[0], row[1], row[2]) for row in await db.fetch(_SQL["settle"], given=given)}

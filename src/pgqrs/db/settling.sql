@@ -57,7 +57,9 @@ set visible_after = coalesce(given.run_at, {after given.delay}),
     leased_by = null,
     attempts = attempts - given.give_back
 from {rows given: id id, run_at time, delay seconds, give_back int}
-where run_id = given.id;
+where run_id = given.id
+  -- Said once more for Turso: else it does not see that the index may be used.
+  and run_id is not null;
 
 -- name: wake_those_with_signals
 -- A signal that came before the run gave up its lease could not wake it: this does.

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from pgqrs.db.database import Database, Kind, store_call
-from pgqrs.db.history import Happening, facts, tell
+from pgqrs.db.history import Happening, facts, publish, tell
 from pgqrs.db.queries import load
 from pgqrs.errors import IdempotencyConflict, PgqrsError
 from pgqrs.journal import EventType
@@ -47,7 +47,13 @@ class Triggered:
     is_new: bool
 
 
-@store_call(Kind.UNIT)
+def _needed(db: Database, new: NewRuns) -> Kind:
+    """One statement on PostgreSQL, unless runs are looked up by their keys, or more than they is to be written."""
+    more = new.keys or new.attributes or EventType.CREATED in db.journal.published
+    return Kind.UNIT if more else Kind.STATEMENT
+
+
+@store_call(_needed)
 async def trigger(db: Database, new: NewRuns) -> list[int]:
     """The runs' ids in the order given: runs and messages, all or none."""
     return [each.run_id for each in await _trigger(db, new)]
@@ -89,16 +95,31 @@ def _by_key(new: NewRuns) -> dict[str, str]:
 
 
 async def _insert(db: Database, new: NewRuns, given: Sequence[tuple[str, str | None]]) -> Sequence[Any]:
+    """(run id, key) of those that are new. On PostgreSQL their messages and their first events come with them."""
+    run = {
+        "workflow_id": new.workflow_id,
+        "max_attempts": new.max_attempts,
+        "priority": new.priority,
+        "parent_run_id": new.parent_run_id,
+        "attributes": new.attributes,
+        "dead_letter_of": new.dead_letter_of,
+        "given": given,
+    }
+    if not db.dialect.is_postgres:
+        return await db.fetch(_SQL["insert_runs"], **run)
+    tells = EventType.CREATED in db.journal.kept
     return await db.fetch(
-        _SQL["insert_runs"],
-        workflow_id=new.workflow_id,
-        max_attempts=new.max_attempts,
-        priority=new.priority,
-        parent_run_id=new.parent_run_id,
-        attributes=new.attributes,
-        dead_letter_of=new.dead_letter_of,
-        given=given,
+        _SQL["trigger_runs"], **run, **_message(new), tells=tells, created=_origin(new) if tells else None
     )
+
+
+def _message(new: NewRuns) -> dict[str, Any]:
+    return {"queue_id": new.queue_id, "run_at": new.run_at, "delay": new.delay}
+
+
+def _origin(new: NewRuns) -> str | None:
+    """Where a run comes from, as the data of its first event."""
+    return facts(parent_run_id=new.parent_run_id, dead_letter_of=new.dead_letter_of)
 
 
 async def _found(db: Database, new: NewRuns, inputs: Mapping[str, str]) -> dict[str, Triggered]:
@@ -119,23 +140,22 @@ async def _follow_up(db: Database, new: NewRuns, run_ids: Sequence[int]) -> None
     """What a new run brings with it: its message, its attributes, its first event."""
     if not run_ids:
         return
-    await db.execute(
-        _SQL["insert_run_messages"],
-        queue_id=new.queue_id,
-        priority=new.priority,
-        run_at=new.run_at,
-        delay=new.delay,
-        max_attempts=new.max_attempts,
-        given=[(run_id,) for run_id in run_ids],
-    )
+    if not db.dialect.is_postgres:
+        await db.execute(
+            _SQL["insert_run_messages"],
+            priority=new.priority,
+            max_attempts=new.max_attempts,
+            given=[(run_id,) for run_id in run_ids],
+            **_message(new),
+        )
     searchable = searchable_attributes(new.attributes)
     if searchable:
         given = [(name, value, run_id) for run_id in run_ids for name, value in searchable.items()]
         await db.execute(_SQL["insert_attributes"], given=given)
     if db.journal.wants(EventType.CREATED):
-        origin = {"parent_run_id": new.parent_run_id, "dead_letter_of": new.dead_letter_of}
-        data = facts(**{name: value for name, value in origin.items() if value is not None})
-        await tell(db, [Happening(run_id, EventType.CREATED, data) for run_id in run_ids])
+        data = _origin(new)
+        created = [Happening(run_id, EventType.CREATED, data) for run_id in run_ids]
+        await (publish if db.dialect.is_postgres else tell)(db, created)
 
 
 def searchable_attributes(text: str | None) -> dict[str, str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pgqrs.db.history import Emission, Happening
 from pgqrs.db.tables.messages import Lease
@@ -102,11 +102,12 @@ def _short(step: StepRecord) -> dict[str, Any]:
     return {name: details[name] for name in ("type", "message") if name in details}
 
 
-def lease_happenings(by_run: Mapping[int, Lease], worker_id: int, journal: Journal) -> list[Happening]:
+def lease_happenings(leases: Sequence[Lease], worker_id: int, journal: Journal) -> list[Happening]:
     """What leases tell the history of their runs; nothing is put together that the journal does not want."""
     told = []
     wants_leases = journal.wants(EventType.LEASED) or journal.wants(EventType.STARTED)
-    for run_id, lease in by_run.items():
+    for lease in leases:
+        run_id = cast(int, lease.run_id)
         if lease.taken_from is not None:
             told.append(Happening(run_id, EventType.LEASE_LOST, encode({"worker_id": lease.taken_from})))
         if wants_leases:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from pgqrs.db import settling
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import OUTBOX
-from pgqrs.db.writes import RunFence, Write
+from pgqrs.db.writes import Ending, RunFence, Write
 from pgqrs.engine.branches import outside
 from pgqrs.errors import ConnectionFailed, LeaseLost
+from pgqrs.types import RunStatus
 
 # Beyond this the first waiter of a batch waits for the last; it also bounds one statement's parameters.
 MOST_PER_COMMIT = 500
+# From here on the first batch takes only half of what has gathered: then, and from then on, the handlers of one half
+# run while the other half is being written. Otherwise all of them would wait for the database, and it for them.
+_WORTH_HALVING = 32
 
 
-@dataclass(slots=True)
-class _Item:
+class _Item(NamedTuple):
     write: Write
     done: asyncio.Future[None]
 
@@ -25,35 +29,51 @@ class _Item:
 class Committer:
     """While one transaction is under way the next gathers: idle there is no delay, busy the batches grow."""
 
-    def __init__(self, db: Driver) -> None:
+    def __init__(self, db: Driver, *, served: Callable[[], Sequence[int]] = tuple) -> None:
         self._db = db
+        # The queues in which a parent, or a dead letter, may have become due by what is committed here.
+        self._served = served
         self._gathered: list[_Item] = []
         self._task: asyncio.Task[None] | None = None
 
-    async def write(self, write: Write) -> None:
-        """Returns when it is durable; LeaseLost when the run is somebody else's by now."""
+    def write(self, write: Write) -> asyncio.Future[None]:
+        """Done when it is durable; LeaseLost when the run is somebody else's by now."""
         item = _Item(write, asyncio.get_running_loop().create_future())
         self._gathered.append(item)
         if self._task is None or self._task.done():
             # Outside: it serves every run, and must not end with the handler that happened to come first.
             self._task = outside(self._run())
-        await item.done
+        return item.done
 
     async def _run(self) -> None:
+        most = len(self._gathered)
+        if most > _WORTH_HALVING:
+            most //= 2
         while self._gathered:
-            # One write per run and transaction: a run's second write must see what its first one did.
-            batch: list[_Item] = []
-            rest: list[_Item] = []
-            runs: set[int] = set()
-            for item in self._gathered:
-                run_id = item.write.fence[0]
-                if run_id in runs or len(batch) >= MOST_PER_COMMIT:
-                    rest.append(item)
-                else:
-                    runs.add(run_id)
-                    batch.append(item)
-            self._gathered = rest
-            await self._commit(batch)
+            await self._commit(self._next(min(most, MOST_PER_COMMIT)))
+            most = MOST_PER_COMMIT
+
+    def _next(self, most: int) -> list[_Item]:
+        """What goes together: of one run, what does not follow its end, nor record a step twice."""
+        batch: list[_Item] = []
+        rest: list[_Item] = []
+        taken: dict[int, set[str]] = {}
+        closed: set[int] = set()
+        for item in self._gathered:
+            write = item.write
+            run_id = write.fence[0]
+            steps = {step.step_id for step in write.steps}
+            known = taken.setdefault(run_id, steps)
+            if len(batch) >= most or run_id in closed or (known is not steps and known & steps):
+                rest.append(item)
+                closed.add(run_id)
+                continue
+            batch.append(item)
+            known |= steps
+            if write.end is not None:
+                closed.add(run_id)
+        self._gathered = rest
+        return batch
 
     async def _commit(self, batch: list[_Item]) -> None:
         try:
@@ -69,8 +89,18 @@ class Committer:
             return
         for item in batch:
             _settle(item, None if item.write.fence in held else _lost(item.write.fence))
-        if self._db.journal.published or any(item.write.emissions for item in batch):
-            self._db.hints.announce([OUTBOX])
+        self._announce([item.write for item in batch if item.write.fence in held])
+
+    def _announce(self, writes: Sequence[Write]) -> None:
+        """To those who wait for a run's end, for its children's, or for what is to be published."""
+        ended = [write for write in writes if isinstance(write.end, Ending)]
+        topics = [-write.fence[0] for write in ended]
+        if any(write.has_parent or (write.end and write.end.status is RunStatus.ERROR) for write in ended):
+            topics += self._served()
+        if self._db.journal.published or any(write.emissions for write in writes):
+            topics.append(OUTBOX)
+        if topics:
+            self._db.hints.announce(topics)
 
 
 def _settle(item: _Item, error: BaseException | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import contextvars
+import functools
 import inspect
 import logging
 import random
@@ -21,11 +22,11 @@ from pgqrs.db.history import Emission
 from pgqrs.db.tables.runs import RecordedStep
 from pgqrs.db.writes import StepRecord
 from pgqrs.engine import waiting
-from pgqrs.engine.branches import outside
+from pgqrs.engine.branches import current_branch, outside
 from pgqrs.engine.children import Child, spawn
 from pgqrs.engine.execution import Execution, FailedStep, Place, Wait
 from pgqrs.engine.outcome import asked_delay, described, message_of, storable
-from pgqrs.engine.registry import return_type
+from pgqrs.engine.registry import return_type, shape_of
 from pgqrs.engine.threads import in_thread
 from pgqrs.errors import (
     ConfigError,
@@ -46,10 +47,9 @@ log = logging.getLogger("pgqrs.run")
 
 # A plain handler's context is another class with the same verbs (engine/plain.py).
 current_context: contextvars.ContextVar[Any] = contextvars.ContextVar("pgqrs_context", default=None)
-# True in the body of a step: a step that it calls is a part of it, and a plain call.
-in_step: contextvars.ContextVar[bool] = contextvars.ContextVar("pgqrs_in_step", default=False)
-# What the body of the present step has emitted: it is published if, and only if, the step is recorded.
-_emitted: contextvars.ContextVar[list[Emission]] = contextvars.ContextVar("pgqrs_emitted")
+# What the body of the present step has emitted: it is published if, and only if, the step is recorded. None outside
+# of steps. A step that a step's body calls is a part of it, and a plain call.
+_emitted: contextvars.ContextVar[list[Emission] | None] = contextvars.ContextVar("pgqrs_emitted", default=None)
 
 _ONCE = RetryPolicy(max_attempts=1)
 _MOST_INPUT_BYTES = 4096
@@ -66,7 +66,10 @@ class Context:
         self.run_id = execution.claim.run_id
         self.workflow = execution.handler.name
         self.attempt = execution.claim.lease.attempts
-        self.log = logging.LoggerAdapter(log, {"run_id": self.run_id, "workflow": self.workflow})
+
+    @functools.cached_property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        return logging.LoggerAdapter(log, {"run_id": self.run_id, "workflow": self.workflow})
 
     @property
     def idempotency_key(self) -> str:
@@ -118,17 +121,29 @@ class Context:
             return self._replayed(recorded, place, function)
         attempts = (recorded.attempts if recorded else 0) + 1
         execution.begin()
-        # Shielded: when a sibling gives up, what is in flight here still finishes and is recorded.
-        body = execution.begun(outside(self._attempt(place, function, args, kwargs, retry, seconds, attempts)))
+        attempt = self._attempt(place, function, args, kwargs, retry, seconds, attempts)
+        if execution.is_alone:
+            # In the handler's own task: no other branch can give up and end it half way.
+            try:
+                wait, value = await attempt
+            finally:
+                execution.finish()
+        else:
+            wait, value = await self._shielded(attempt)
+        if wait is not None:
+            await execution.wait(wait)
+        return value
+
+    async def _shielded(self, attempt: Coroutine[Any, Any, tuple[Wait | None, Any]]) -> tuple[Wait | None, Any]:
+        """In a task of its own: when a sibling gives up, what is in flight here still finishes and is recorded."""
+        execution = self._execution
+        body = execution.begun(outside(attempt))
         try:
-            wait, value = await asyncio.shield(body)
+            return await asyncio.shield(body)
         except asyncio.CancelledError:
             if execution.cancelled or execution.lost:
                 body.cancel()
             raise
-        if wait is not None:
-            await execution.wait(wait)
-        return value
 
     async def _attempt(  # noqa: PLR0917 - as above
         self,
@@ -142,34 +157,38 @@ class Context:
     ) -> tuple[Wait | None, Any]:
         """(None, value) when it is recorded; (what to wait for, None) when it has to be tried again later."""
         execution = self._execution
-        in_step.set(True)
+        shape = shape_of(function)
         emitted: list[Emission] = []
-        _emitted.set(emitted)
-        began = execution.now()
+        began = execution.seconds()
+        # The body is no branch of the handler's, whatever tasks it makes.
+        branch, outer = current_branch.set(None), _emitted.set(emitted)
         try:
-            async with asyncio.timeout(seconds):
-                result = await _called(function, args, kwargs)
+            try:
+                body = function(*args, **kwargs) if shape.is_async else _in_thread(function, args, kwargs)
+                result = await body if seconds is None else await _within(seconds, body)
+            finally:
+                current_branch.reset(branch)
+                _emitted.reset(outer)
             text = encode(result, max_bytes=execution.config.max_payload_bytes)
-            await execution.record(
-                StepRecord(
-                    place.step_id,
-                    place.ordinal,
-                    StepStatus.SUCCESS,
-                    input=_small_input(args, kwargs),
-                    output=text,
-                    attempts=attempts,
-                    seconds=_since(began, execution),
-                ),
-                emissions=emitted,
+            record = StepRecord(
+                place.step_id,
+                place.ordinal,
+                StepStatus.SUCCESS,
+                _small_input(args, kwargs) if args or kwargs else None,
+                text,
+                None,
+                attempts,
+                execution.seconds() - began,
             )
-            return None, decode(text, return_type(function))
+            await execution.record(record, emissions=emitted)
+            return None, decode(text, shape.returns)
         except PauseError as error:
             record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, attempts=attempts)
             return Wait(message_of(error) or place.step_id, record), None
         except (LeaseLost, RunCancelled):
             raise
         except Exception as error:  # noqa: BLE001 - a step may raise anything
-            return await self._failed(place, error, retry, attempts, _since(began, execution)), None
+            return await self._failed(place, error, retry, attempts, execution.seconds() - began), None
 
     async def _failed(
         self, place: Place, error: Exception, retry: RetryPolicy, attempts: int, seconds: float
@@ -257,8 +276,9 @@ class Context:
         name = checked_event_type(event_type)
         payload = encode(data, max_bytes=self._execution.config.max_payload_bytes)
         emission = Emission(self.run_id, name, payload)
-        if in_step.get():
-            _emitted.get().append(emission)
+        emitted = _emitted.get()
+        if emitted is not None:
+            emitted.append(emission)
             return _nothing()
         return self._emit(self._execution.place(f"emit:{name}"), emission)
 
@@ -340,7 +360,7 @@ class Context:
 
 
 def checked_step_name(name: object) -> str:
-    if isinstance(name, str) and 1 <= len(name) <= 200 and name.isprintable() and not set("@#") & set(name):
+    if isinstance(name, str) and 1 <= len(name) <= 200 and name.isprintable() and "@" not in name and "#" not in name:
         return name
     raise ConfigError(
         f"step name {str(name)[:60]!r} is not allowed; use 1 to 200 printable characters without '@' and '#'"
@@ -356,18 +376,12 @@ def checked_event_type(name: object) -> str:
     )
 
 
-def _since(began: datetime, execution: Execution) -> float:
-    return (execution.now() - began).total_seconds()
-
-
 async def _nothing() -> None:
     """For whoever awaits what was done at once."""
 
 
 def _small_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """What a step was called with, for people who look; not kept when it is large, or cannot be stored."""
-    if not args and not kwargs:
-        return None
     shown = [arg for arg in args if not getattr(arg, "__pgqrs_context__", False)]
     try:
         return encode({"args": shown, **({"kwargs": kwargs} if kwargs else {})}, max_bytes=_MOST_INPUT_BYTES)
@@ -375,9 +389,17 @@ def _small_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
         return None
 
 
-async def _called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if inspect.iscoroutinefunction(function):
-        return await function(*args, **kwargs)
+def in_step() -> bool:
+    """True in the body of a step."""
+    return _emitted.get() is not None
+
+
+async def _within(seconds: float, body: Awaitable[Any]) -> Any:
+    async with asyncio.timeout(seconds):
+        return await body
+
+
+async def _in_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     result = await in_thread(function, *args, **kwargs)
     return await result if inspect.isawaitable(result) else result
 

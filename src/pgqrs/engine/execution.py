@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from pgqrs.config import Config
 from pgqrs.db.claims import Claim
@@ -17,6 +17,7 @@ from pgqrs.db.tables.runs import RecordedStep
 from pgqrs.db.writes import StepRecord, Write, Yielding
 from pgqrs.engine.branches import Branch, branch_of, current_branch
 from pgqrs.engine.committer import Committer
+from pgqrs.engine.heartbeat import Held
 from pgqrs.engine.registry import Handler
 from pgqrs.errors import LeaseLost, NonDeterminism, RunCancelled
 from pgqrs.types import RunStatus, StepStatus
@@ -30,8 +31,7 @@ class Suspend(BaseException):
     """The run waits, perhaps for days: unwind, and give up the lease. No `except Exception` stops it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a step stands: its id, and its ordinal within its branch."""
 
     step_id: str
@@ -61,7 +61,9 @@ class FailedStep:
 class Execution:
     """The state of one pass. Methods are called on the event loop only."""
 
-    def __init__(self, claim: Claim, handler: Handler, *, db: Driver, config: Config, committer: Committer) -> None:
+    def __init__(
+        self, claim: Claim, handler: Handler, *, db: Driver, config: Config, committer: Committer, held: Held
+    ) -> None:
         self.claim = claim
         self.handler = handler
         self.db = db
@@ -71,17 +73,19 @@ class Execution:
         self.lost = False
         self.failed: list[FailedStep] = []
         self._committer = committer
+        # Asked before every step and every write: has the heartbeat renewed the lease in time?
+        self._held = held
         self._requested: set[str] = set()
         self._by_place = {(branch_of(s.step_id), s.ordinal): s for s in claim.steps.values() if s.ordinal >= 0}
         self._waits: dict[str, Wait] = {}
         self._blocked: list[asyncio.Future[None]] = []
         self._in_flight = 0
         self._bodies: set[asyncio.Task[Any]] = set()
-        # Asked before every step and every write: has the heartbeat renewed the lease in time?
-        self.is_held: Callable[[], bool] = lambda: True
-        self._landed = asyncio.Event()
+        self._landed: asyncio.Event | None = None
         self._live: dict[Branch, None] = {}
-        self._leased = time.monotonic()
+        self._leased = held.since
+        # For measuring how long something takes: seconds since no particular time.
+        self.seconds = time.monotonic if db.clock.now() is None else self._clock_seconds
         self.root = Branch("", self._live, None, self.settle_down)
 
     # -- identity ----------------------------------------------------------------------------------------
@@ -124,6 +128,10 @@ class Execution:
 
     # -- time --------------------------------------------------------------------------------------------
 
+    def _clock_seconds(self) -> float:
+        now = self.db.clock.now()
+        return time.monotonic() if now is None else now.timestamp()
+
     def now(self) -> datetime:
         """The database's time: what it said at the lease, plus what has passed since; or the hand-set clock's."""
         return self.db.clock.now() or self.claim.now + timedelta(seconds=time.monotonic() - self._leased)
@@ -134,7 +142,7 @@ class Execution:
         """Durable when it returns; what is emitted goes into the outbox with it."""
         self.check_alive()
         try:
-            await self._committer.write(Write(self.claim.fence, steps, emissions=tuple(emissions)))
+            await self._committer.write(Write(self.claim.fence, steps, None, tuple(emissions)))
         except LeaseLost:
             self.lost = True
             raise
@@ -142,8 +150,13 @@ class Execution:
     def check_alive(self) -> None:
         if self.cancelled:
             raise RunCancelled(self.claim.run_id)
-        if self.lost or not self.is_held():
+        if self.lost or not self._held.is_valid():
             raise LeaseLost(f"run {self.claim.run_id} was leased again or cancelled; nothing more is done here")
+
+    @property
+    def is_alone(self) -> bool:
+        """True when nothing but its own end can end a step of the handler: it has one branch, and no thread."""
+        return len(self._live) == 1 and self.handler.is_async
 
     def begin(self) -> None:
         self.check_alive()
@@ -170,17 +183,20 @@ class Execution:
 
     def finish(self) -> None:
         self._in_flight -= 1
-        if not self._in_flight:
+        if not self._in_flight and self._landed is not None:
             self._landed.set()
-        self.settle_down()
+        if self._waits:
+            self.settle_down()
 
     async def wind_up(self) -> None:
         """The handler is done: what is still in flight finishes and is recorded, then its other tasks are ended."""
         while self._in_flight:
             if self.lost:
                 self.abandon()
-            self._landed.clear()
+            self._landed = asyncio.Event()
             await self._landed.wait()
+        if len(self._live) == 1:
+            return
         tasks = [branch.task for branch in self._live if branch.task is not None]
         for task in tasks:
             task.cancel()

@@ -11,11 +11,11 @@ from pgqrs.config import Config
 from pgqrs.db.claims import Claim
 from pgqrs.db.driver import Driver
 from pgqrs.db.writes import Ending, Write, Yielding
-from pgqrs.engine.branches import current_branch, install_task_factory, outside
+from pgqrs.engine.branches import current_branch, install_task_factory
 from pgqrs.engine.committer import Committer
 from pgqrs.engine.context import Context, current_context
 from pgqrs.engine.execution import Execution, Suspend
-from pgqrs.engine.heartbeat import Heartbeat
+from pgqrs.engine.heartbeat import Heartbeat, Held
 from pgqrs.engine.outcome import Outcome, failure
 from pgqrs.engine.plain import SyncContext
 from pgqrs.engine.registry import Handler
@@ -29,56 +29,55 @@ log = logging.getLogger("pgqrs.run")
 
 
 class Executor:
-    """Runs handlers for one worker."""
+    """Runs handlers for one worker, each in the task that asks for it."""
 
     def __init__(self, db: Driver, config: Config, committer: Committer, heartbeat: Heartbeat) -> None:
         self._db = db
         self._config = config
         self._committer = committer
         self._heartbeat = heartbeat
+        # True when whoever cancels a task wants its run handed back. Else a cancellation came out of the handler.
+        self.handing_back = False
         install_task_factory(asyncio.get_running_loop())
 
+    def hold(self, claim: Claim) -> Held:
+        """The lease is kept from now on, whether or not the run is executed yet."""
+        message_id, token = claim.lease.fence
+        return self._heartbeat.hold(message_id, token, run_id=claim.run_id, lease_seconds=claim.lease_seconds)
+
     async def execute(
-        self, claim: Claim, handler: Handler, *, once: bool = False
+        self, claim: Claim, handler: Handler, held: Held, *, once: bool = False
     ) -> tuple[Outcome, BaseException | None]:
         """One pass, recorded: how it ended, and the error that left the handler.
 
         `once` is for direct calls: an error is the caller's, so the run ends in ERROR instead of being retried.
         Raises LeaseLost when the run is somebody else's by now: then nothing is recorded.
         """
-        execution = Execution(claim, handler, db=self._db, config=self._config, committer=self._committer)
-        message_id, token = claim.lease.fence
-        running = outside(self._run(execution))
-        execution.is_held = lambda: self._heartbeat.holds(message_id, token)
-        lost = _when_lost(execution, running, asyncio.get_running_loop())
-        self._heartbeat.hold(message_id, token, lost, run_id=claim.run_id, lease_seconds=claim.lease_seconds)
+        execution = Execution(claim, handler, db=self._db, config=self._config, committer=self._committer, held=held)
+        held.lost = _when_lost(execution, held)
         try:
-            outcome, error = await self._outcome(execution, running, once=once)
-            self._heartbeat.settle(message_id, token)
+            # It may have been lost before anybody could be told.
+            execution.check_alive()
+            outcome, error = await self._outcome(execution, once=once)
+            held.settling = True
             has_parent = claim.parent_run_id is not None
             await self._committer.write(Write(claim.fence, outcome.steps, outcome.end, has_parent=has_parent))
         finally:
-            self._heartbeat.let_go(message_id, token)
+            self._heartbeat.let_go(held)
         return outcome, error
 
-    async def _outcome(
-        self, execution: Execution, running: asyncio.Task[Any], *, once: bool
-    ) -> tuple[Outcome, BaseException | None]:
+    async def _outcome(self, execution: Execution, *, once: bool) -> tuple[Outcome, BaseException | None]:
         """Result or exception, as one value."""
         try:
-            text = await asyncio.shield(running)
+            text = await self._run(execution)
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if running.done() and not execution.lost and not (task and task.cancelling()):
+            lost = execution.lost
+            if not lost and not self.handing_back:
                 # Nobody cancelled it: it came out of the handler, like any other error.
                 await execution.wind_up()
                 return self._decided(execution, asyncio.CancelledError("raised by the handler"), once=once)
-            # Either the lease is lost (and the handler was cancelled for it), or we are to hand it back. Whoever
-            # takes it must find nobody at work on it; only a plain handler's thread goes on, until it next asks its
-            # context.
-            lost = execution.lost
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            # Either the lease is lost, or we are to hand it back. Whoever takes it must find nobody at work on it;
+            # only a plain handler's thread goes on, until it next asks its context.
             execution.abandon()
             await execution.wind_up()
             if lost:
@@ -113,33 +112,38 @@ class Executor:
 
     async def _run(self, execution: Execution) -> str:
         """The handler's result as text; its arguments and its result are checked like everything else it does."""
-        handler, config = execution.handler, self._config
+        handler = execution.handler
         arguments = handler.decode_input(execution.claim.input)
-        context = Context(execution)
-        current_branch.set(execution.root)
-        current_context.set(context)
-        if handler.is_async:
-            given = (context,) if handler.takes_context else ()
-            value = await handler.function(*given, **arguments)
-        else:
-            plain = SyncContext(context, asyncio.get_running_loop())
-            current_context.set(plain)
-            given_plain = (plain,) if handler.takes_context else ()
-            value = await in_thread(handler.function, *given_plain, **arguments)
+        context: Any = Context(execution)
+        if not handler.is_async:
+            context = SyncContext(context, asyncio.get_running_loop())
+        given = (context,) if handler.takes_context else ()
+        tokens = current_branch.set(execution.root), current_context.set(context)
+        try:
+            if handler.is_async:
+                value = await handler.function(*given, **arguments)
+            else:
+                value = await in_thread(handler.function, *given, **arguments)
+        finally:
+            # What follows is the engine's own.
+            current_branch.reset(tokens[0])
+            current_context.reset(tokens[1])
         if execution.suspended:
             raise PermanentError(
                 "the handler swallowed its suspension (an `except BaseException` or a bare `except` around a wait?)"
             )
         execution.check_all_were_asked_for()
-        return encode(value, max_bytes=config.max_payload_bytes)
+        return encode(value, max_bytes=self._config.max_payload_bytes)
 
 
-def _when_lost(
-    execution: Execution, running: asyncio.Task[Any], loop: asyncio.AbstractEventLoop
-) -> Callable[[], None]:
+def _when_lost(execution: Execution, held: Held) -> Callable[[], None]:
+    loop, running = asyncio.get_running_loop(), asyncio.current_task()
+
     def stop() -> None:
-        running.cancel()
+        if held.settling or running is None:
+            return
         execution.abandon()
+        running.cancel()
 
     def lost() -> None:
         log.warning("run %d: lease lost", execution.claim.run_id)

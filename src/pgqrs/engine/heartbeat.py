@@ -21,20 +21,35 @@ log = logging.getLogger("pgqrs.worker")
 _BEATS_APART_SECONDS = 1.0
 
 
-@dataclass(slots=True)
-class _Held:
+@dataclass(slots=True, eq=False)
+class Held:
+    """A lease that is being kept. Its holder asks `is_valid` without a lock, as often as it likes."""
+
+    message_id: int
     token: int
     run_id: int
     lease_seconds: float
-    renewed: float
-    lost: Callable[[], None]
+    # On this process's clock: when it came; and when it must be given up, which is a tenth of a lease before the
+    # database would give it to somebody else.
+    since: float
+    due: float
+    # Called once, from the thread, when the lease is gone.
+    lost: Callable[[], None] | None = None
+    is_lost: bool = False
     # True when its outcome is on the way to the database: whether the lease still held, that commit will say.
     settling: bool = False
 
-    @property
-    def due(self) -> float:
-        """When it must be given up: a tenth of a lease before the database would give it to somebody else."""
-        return self.renewed + self.lease_seconds * 0.9
+    def renew(self, at: float) -> None:
+        self.due = at + self.lease_seconds * 0.9
+
+    def is_valid(self) -> bool:
+        """False when the lease is lost, or would have to be given up: this process may have been frozen."""
+        return not self.is_lost and self.due > time.monotonic()
+
+    def lose(self) -> None:
+        self.is_lost = True
+        if self.lost is not None:
+            self.lost()
 
 
 class Heartbeat:
@@ -49,7 +64,8 @@ class Heartbeat:
         self._config = config
         self._worker_id = worker_id
         self._lease_seconds = lease_seconds
-        self._held: dict[int, _Held] = {}
+        self._held: dict[int, Held] = {}
+        self._by_run: dict[int, Held] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
@@ -59,36 +75,38 @@ class Heartbeat:
         self._beaten = time.monotonic()
 
     def hold(
-        self, message_id: int, token: int, lost: Callable[[], None], *, run_id: int, lease_seconds: float
-    ) -> None:
-        """From now on the lease is renewed; `lost` is called once, from the thread, when it is gone."""
+        self,
+        message_id: int,
+        token: int,
+        lost: Callable[[], None] | None = None,
+        *,
+        run_id: int,
+        lease_seconds: float,
+    ) -> Held:
+        """From now on the lease is renewed, until `let_go`."""
+        now = time.monotonic()
+        held = Held(message_id, token, run_id, lease_seconds, now, now + lease_seconds * 0.9, lost)
         with self._lock:
-            self._held[message_id] = _Held(token, run_id, lease_seconds, time.monotonic(), lost)
+            self._held[message_id] = held
+            self._by_run[run_id] = held
         if lease_seconds < self._lease_seconds:
             # The thread may be in the middle of a wait that is too long for this one.
             self._sooner.set()
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="pgqrs-heartbeat", daemon=True)
             self._thread.start()
+        return held
 
-    def holds(self, message_id: int, token: int) -> bool:
-        """False when the lease is lost, or would have to be given up: this process may have been frozen."""
+    def let_go(self, held: Held) -> None:
         with self._lock:
-            held = self._held.get(message_id)
-            return held is not None and held.token == token and held.due > time.monotonic()
+            self._forget(held)
 
-    def settle(self, message_id: int, token: int) -> None:
-        """Its outcome is about to be recorded, and the message with it gone: from now on that is no loss."""
-        with self._lock:
-            held = self._held.get(message_id)
-            if held is not None and held.token == token:
-                held.settling = True
-
-    def let_go(self, message_id: int, token: int) -> None:
-        with self._lock:
-            held = self._held.get(message_id)
-            if held is not None and held.token == token:
-                del self._held[message_id]
+    def _forget(self, held: Held) -> None:
+        """That very lease: the same message may be held anew under another token."""
+        if self._held.get(held.message_id) is held:
+            del self._held[held.message_id]
+        if self._by_run.get(held.run_id) is held:
+            del self._by_run[held.run_id]
 
     def heard(self, topics: frozenset[int] | None) -> None:
         """A hint: if it is about a run that is held here, somebody may have cancelled it, so ask now."""
@@ -97,7 +115,8 @@ class Heartbeat:
                 # Something was written somewhere: worth a look, but not for each of many.
                 concerned = bool(self._held) and time.monotonic() - self._beaten > _BEATS_APART_SECONDS
             else:
-                concerned = any(-held.run_id in topics for held in self._held.values())
+                held = [self._by_run[-topic] for topic in topics if -topic in self._by_run]
+                concerned = not all(each.settling for each in held)
         if concerned:
             self._asked.set()
             self._sooner.set()
@@ -155,28 +174,30 @@ class Heartbeat:
 
     async def _beat(self, db: Driver) -> None:
         with self._lock:
-            fences = [(message_id, held.token) for message_id, held in self._held.items()]
-            lengths = [held.lease_seconds for held in self._held.values()]
+            asked = list(self._held.values())
         started = self._beaten = time.monotonic()
         await workers.heartbeat(db, self._worker_id)
+        fences = [(held.message_id, held.token) for held in asked]
+        lengths = [held.lease_seconds for held in asked]
         kept = await messages.extend(db, fences, seconds=lengths) if fences else set()
+        lost = []
         with self._lock:
-            lost = []
-            for message_id, token in fences:
-                held = self._held.get(message_id)
-                if held is None or held.token != token:
+            for held in asked:
+                if self._held.get(held.message_id) is not held:
                     continue
-                if message_id in kept:
-                    held.renewed = started
+                if held.message_id in kept:
+                    held.renew(started)
                 elif not held.settling:
-                    lost.append(self._held.pop(message_id))
-        for each in lost:
-            each.lost()
+                    self._forget(held)
+                    lost.append(held)
+        for held in lost:
+            held.lose()
 
     def _give_up_what_is_due(self) -> None:
         """Self-fencing."""
         with self._lock:
-            due = [message_id for message_id, held in self._held.items() if held.due <= time.monotonic()]
-            lost = [self._held.pop(message_id) for message_id in due]
-        for each in lost:
-            each.lost()
+            lost = [held for held in self._held.values() if held.due <= time.monotonic()]
+            for held in lost:
+                self._forget(held)
+        for held in lost:
+            held.lose()

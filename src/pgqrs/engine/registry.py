@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Never, NoReturn, get_type_hints
+from types import FunctionType
+from typing import Any, NamedTuple, Never, NoReturn, get_type_hints
 
 from pgqrs.errors import ConfigError
 from pgqrs.retry import RetryPolicy
@@ -15,6 +18,9 @@ _CONTEXT_NAMES = frozenset({"ctx", "context", "_ctx", "workflow_ctx", "wf_ctx"})
 
 # The handlers that this process's workers serve, by workflow: they tell `run.output()` its type.
 served: dict[str, Handler] = {}
+
+# Weak: a function that is made anew in each run is forgotten with it.
+_shapes: weakref.WeakKeyDictionary[Callable[..., Any], Shape] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +104,31 @@ class Handler:
         }
 
 
+class Shape(NamedTuple):
+    """What a step's function is, and what it says that it returns."""
+
+    is_async: bool
+    returns: Any
+
+
+_ASYNC, _PLAIN = Shape(is_async=True, returns=Any), Shape(is_async=False, returns=Any)
+
+
+def shape_of(function: Callable[..., Any]) -> Shape:
+    """Worked out once for each function: reading annotations takes longer than all else that a step needs."""
+    if type(function) is FunctionType and not function.__annotations__ and not function.__dict__:
+        return _ASYNC if function.__code__.co_flags & inspect.CO_COROUTINE else _PLAIN
+    try:
+        known = _shapes.get(function)
+    except TypeError:  # nothing that can be remembered
+        return Shape(inspect.iscoroutinefunction(function), return_type(function))
+    if known is None:
+        known = Shape(inspect.iscoroutinefunction(function), return_type(function))
+        with contextlib.suppress(TypeError):
+            _shapes[function] = known
+    return known
+
+
 def return_type(function: Callable[..., Any]) -> Any:
     """What a step's function says that it returns; Any when it does not say."""
     hint = types_of(function).get("return", Any)
@@ -106,6 +137,8 @@ def return_type(function: Callable[..., Any]) -> Any:
 
 
 def types_of(function: Callable[..., Any]) -> dict[str, Any]:
+    if not getattr(function, "__annotations__", True):
+        return {}
     try:
         return get_type_hints(function)
     except (NameError, TypeError, AttributeError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,13 +18,14 @@ from pgqrs.db.tables.messages import Source
 from pgqrs.db.writes import Ending, Write, Yielding
 from pgqrs.engine.committer import Committer
 from pgqrs.engine.executor import Executor
-from pgqrs.engine.heartbeat import Heartbeat
+from pgqrs.engine.heartbeat import Heartbeat, Held
 from pgqrs.engine.janitor import Janitor
 from pgqrs.engine.loop import Loop
 from pgqrs.engine.outcome import without_handler
 from pgqrs.engine.polling import Idling
 from pgqrs.engine.scheduler import Scheduler
 from pgqrs.engine.service import Service
+from pgqrs.engine.slots import Slots
 from pgqrs.errors import ConnectionFailed, LeaseLost, PgqrsError
 from pgqrs.serialization import encode
 from pgqrs.types import RunStatus
@@ -63,17 +63,16 @@ class WorkerLoop:
         self.service = service
         self._db = db
         self._config = config
-        self._concurrency = concurrency
         self._grace_seconds = grace_seconds
         self._stopping = asyncio.Event()
         self._cutting = asyncio.Event()
-        self._running: dict[asyncio.Task[None], Claim] = {}
+        self._slots = Slots(concurrency, execute=self._execute, freed=self._on_freed)
+        self._freed = asyncio.Event()
         self._bell: Subscription | None = None
         self._looked_for_lost = 0.0
         self._heartbeat = Heartbeat(db, config, worker_id=worker_id, lease_seconds=config.lease_seconds)
-        self._committer = Committer(db)
+        self._committer = Committer(db, served=lambda: self.service.queue_ids)
         self._executor = Executor(db, config, self._committer, self._heartbeat)
-        self._claim = claims.claim_and_publish if db.journal.publishes_claims else claims.claim
         # What else has to be done, by any worker: nobody leads.
         self._scheduler = Scheduler(db, config)
         self._roles = self._make_roles()
@@ -81,6 +80,7 @@ class WorkerLoop:
     def stop(self) -> None:
         """No more leases; `run` returns when what is running is done, or the grace time is over. Idempotent."""
         self._stopping.set()
+        self._freed.set()
         if self._bell is not None:
             self._bell.ring()
 
@@ -137,16 +137,20 @@ class WorkerLoop:
         self._db.hints.watchers.append(self._heartbeat.heard)
         try:
             while True:
-                await self.service.refresh()
-                await self._end_lost()
-                if self._config.maintenance:
-                    await self._scheduler.fire_due()
+                self._freed.clear()
+                if self._slots.is_empty:
+                    await self.service.refresh()
+                    await self._end_lost()
+                    if self._config.maintenance:
+                        await self._scheduler.fire_due()
                 # While a workflow at its limit was left out of a lease its runs may have ended: ask once more.
                 asked_all = len(self._sources()) == len(self.service.queue_ids)
-                if not await self._lease() and not self._running and asked_all:
+                if not await self._lease() and self._slots.is_empty and asked_all:
                     return
-                if self._running:
-                    await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+                if self._slots.running:
+                    # What runs may have triggered more: nobody tells us here.
+                    self._slots.more_is_likely = True
+                    await self._freed.wait()
         finally:
             self._db.hints.watchers.remove(self._heartbeat.heard)
 
@@ -159,11 +163,14 @@ class WorkerLoop:
     async def _turn(self, bell: Subscription, idling: Idling) -> None:
         bell.clear()
         try:
+            self._freed.clear()
             leased = await self._lease()
-            if leased or self._stopping.is_set():
+            if self._slots.wanted() <= 0 and not self._stopping.is_set():
+                # Hints are not heard meanwhile.
+                self._slots.more_is_likely = True
+                await self._freed.wait()
                 return
-            if len(self._running) >= self._concurrency:
-                await self._until_a_slot_is_free()
+            if leased or self._stopping.is_set():
                 return
             await self._end_lost()
             # Meanwhile it asks only when something falls due; stop and hints ring the bell.
@@ -178,45 +185,46 @@ class WorkerLoop:
             stopping.cancel()
 
     async def _lease(self) -> int:
-        free = self._concurrency - len(self._running)
+        wanted = self._slots.wanted()
         sources = self._sources()
-        if free <= 0 or not sources:
+        if wanted <= 0 or not sources:
+            self._slots.more_is_likely = True
             return 0
         claiming = asyncio.ensure_future(
-            self._claim(
+            claims.claim(
                 self._db,
                 sources,
                 worker_id=self.worker_id,
-                batch=free,
-                known={claim.lease.message_id for claim in self._running.values()},
+                batch=wanted,
+                known={claim.lease.message_id for claim in self._slots.claims()},
             )
         )
         try:
             claimed = await asyncio.shield(claiming)
         except asyncio.CancelledError:
             # What is leased must be known, or nobody hands it back.
-            self._begin(await claiming)
+            self._take(await claiming)
             raise
-        self._begin(claimed)
+        # Less than asked for: there was no more, unless a workflow's own limit stood in the way.
+        limited = len(sources) < len(self.service.queue_ids) or any(source.most < wanted for source in sources)
+        self._slots.more_is_likely = limited or len(claimed) >= wanted
+        self._take(claimed)
         return len(claimed)
 
     def _sources(self) -> list[Source]:
-        return self.service.sources(Counter(claim.workflow_id for claim in self._running.values()))
+        return self.service.sources(self._slots.by_workflow())
 
-    def _begin(self, claimed: list[Claim]) -> None:
-        for claim in claimed:
-            task = asyncio.create_task(self._execute(claim), name=f"pgqrs-run-{claim.run_id}")
-            self._running[task] = claim
-            task.add_done_callback(self._done)
+    def _take(self, claimed: list[Claim]) -> None:
+        self._slots.take([(claim, self._executor.hold(claim)) for claim in claimed])
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        del self._running[task]
+    def _on_freed(self) -> None:
+        self._freed.set()
         if self._bell is not None:
             self._bell.ring()
 
-    async def _execute(self, claim: Claim) -> None:
+    async def _execute(self, claim: Claim, held: Held) -> None:
         try:
-            end = await self._executed(claim)
+            end = await self._executed(claim, held)
         except LeaseLost as error:
             log.warning("run %d: %s", claim.run_id, error)
             return
@@ -224,52 +232,62 @@ class WorkerLoop:
             # Not recorded: the lease runs out, and the run is tried again.
             log.error("run %d could not be recorded: %s", claim.run_id, error)  # noqa: TRY400 - no trace of ours helps
             return
-        if isinstance(end, Ending):
-            told = [-claim.run_id]
-            if claim.parent_run_id is not None or end.status is RunStatus.ERROR:
-                # A parent, or a dead letter's workflow, may be waiting here.
-                told += self.service.queue_ids
-            self._db.hints.announce(told)
+        if isinstance(end, Yielding):
+            # It is due again some time, perhaps before what the idle worker waits for.
+            self._slots.more_is_likely = True
 
-    async def _executed(self, claim: Claim) -> Ending | Yielding:
+    async def _executed(self, claim: Claim, held: Held) -> Ending | Yielding:
         handler = self.service.handler(claim.workflow_id)
         if handler is not None:
-            outcome, _ = await self._executor.execute(claim, handler)
+            outcome, _ = await self._executor.execute(claim, handler, held)
             return outcome.end
+        self._heartbeat.let_go(held)
         before = await runs.get(self._db, claim.run_id)
         end = without_handler(before, now=claim.now, grace_seconds=self._config.no_handler_grace_seconds)
         log.warning("run %d: no handler for workflow %r here", claim.run_id, self.service.name(claim.workflow_id))
         await self._committer.write(Write(claim.fence, end=end))
         return end
 
-    async def _until_a_slot_is_free(self) -> None:
-        stopping = asyncio.ensure_future(self._stopping.wait())
-        await asyncio.wait([*self._running, stopping], return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-
     async def _end_lost(self) -> None:
         if time.monotonic() - self._looked_for_lost < _LOST_EVERY_SECONDS:
             return
         self._looked_for_lost = time.monotonic()
+        if not await claims.some_are_lost(self._db, self.service.queue_ids):
+            return
         ended = await claims.end_lost(self._db, self.service.queue_ids, **_WORKER_LOST)
         if ended:
             log.warning("runs %s ended in ERROR: their workers were lost in every attempt", ended)
             self._db.hints.announce([-run_id for run_id in ended])
 
     async def _drain(self, seconds: float) -> None:
-        """Lets what is running finish, for as long as it may."""
+        """Lets what is running finish, for as long as it may; what was only leased ahead goes back at once."""
+        await self._hand_back_ready()
         cut = asyncio.ensure_future(self._cutting.wait())
         deadline = time.monotonic() + seconds
-        while self._running and not cut.done() and (left := deadline - time.monotonic()) > 0:
-            waiting: list[asyncio.Future[Any]] = [*self._running, cut]
+        while self._slots.running and not cut.done() and (left := deadline - time.monotonic()) > 0:
+            waiting: list[asyncio.Future[Any]] = [*self._slots.running, cut]
             await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         cut.cancel()
 
+    async def _hand_back_ready(self) -> None:
+        self._slots.open = False
+        handed = list(self._slots.ready)
+        self._slots.ready.clear()
+        for _, held in handed:
+            held.settling = True
+            self._heartbeat.let_go(held)
+        written = [self._committer.write(Write(claim.fence, end=Yielding(RunStatus.PENDING))) for claim, _ in handed]
+        await asyncio.gather(*written, return_exceptions=True)
+        if handed:
+            self._db.hints.announce(self.service.queue_ids)
+
     async def _hand_back_the_rest(self) -> None:
         """At once, and without counting the attempt: whoever is there takes over."""
+        await _quietly(self._hand_back_ready())
         # A task that is cancelled before it began would hand nothing back.
         await asyncio.sleep(0)
-        unfinished = list(self._running)
+        self._executor.handing_back = True
+        unfinished = list(self._slots.running)
         for task in unfinished:
             task.cancel()
         await asyncio.gather(*unfinished, return_exceptions=True)

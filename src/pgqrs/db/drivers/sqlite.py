@@ -91,10 +91,11 @@ class Session:
         if faults.armed:
             faults.reach_sql(query.name)
         statement = query.compiled(self.dialect, "named")
-        bound = {name: to_sqlite(value) for name, value in params.items()}
-        bound["now"] = to_sqlite(self.clock.now())
+        given = {**params, "now": self.clock.now()}
         # Turso refuses names that the statement does not have.
-        return self.connection.execute(statement.sql, {p.name: bound[p.name] for p in statement.parameters})
+        return self.connection.execute(
+            statement.sql, {p.name: to_sqlite(given[p.name]) for p in statement.parameters}
+        )
 
 
 class SQLiteDriver:

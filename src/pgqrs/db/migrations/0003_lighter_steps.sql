@@ -1,0 +1,1 @@
+-- For PostgreSQL alone, see the text beside this one: elsewhere the reference costs next to nothing.

@@ -1,0 +1,47 @@
+"""Plans: what a worker asks for each batch of runs reads primary keys and index ranges, whatever the tables hold."""
+
+import pytest
+
+import pgqrs
+from pgqrs.db import claims, settling
+from rig.plans import explained
+
+FENCES = [(1, 1), (2, 1)]
+HOT = {
+    "hold": (settling, {"given": FENCES}),
+    "record_steps": (settling, {"given": [(1, "a", 0, "SUCCESS", None, "1", None, 1, 0.0)]}),
+    "end_runs": (settling, {"given": [(1, "SUCCESS", "1", None, None, None)]}),
+    "yield_runs": (settling, {"given": [(1, "PAUSED", None, None, "x")]}),
+    "yield_messages": (settling, {"given": [(1, None, 1.0, 1)]}),
+    "settle": (settling, {}),
+    "claim_runs": (claims, {}),
+    "start_runs": (claims, {"worker_id": 1, "given": [(1, 1, 1, 1)]}),
+}
+POSTGRES_ONLY = {"settle", "claim_runs"}
+
+
+@pytest.fixture
+async def filled(store):
+    """Runs that the planner has never heard of."""
+    await store.create_workflow("flow")
+    await pgqrs.workflow("flow").trigger_many([None] * 2_000).execute(store)
+    return store
+
+
+@pytest.mark.parametrize("name", HOT)
+async def test_no_statement_of_a_batch_walks_a_table(filled, name):
+    module, params = HOT[name]
+    if name in POSTGRES_ONLY and not filled.database.dialect.is_postgres:
+        assert module._SQL[name].postgres_text is not None
+        return
+    nodes = await explained(filled, module._SQL[name], params)
+    walked = [
+        node
+        for node in nodes
+        if ("Seq Scan" in node and "pgqrs_" in node)
+        or "Hash" in node
+        or "Merge" in node
+        or node.startswith(("SCAN pgqrs", "SCAN m", "SCAN r"))
+    ]
+
+    assert not walked, nodes
