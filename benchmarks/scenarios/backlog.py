@@ -15,7 +15,7 @@ from pgqrs.db.queries import Query
 LITTLE = 10_000
 # Per round: enough to take a while, little beside the backlog.
 MESSAGES, RUNS = 5_000, 1_000
-CHUNK = 100_000
+CHUNK = 50_000
 
 NUMBERS = """with recursive n (i) as (
     select cast(:first as bigint) + 1
@@ -49,7 +49,7 @@ insert into pgqrs_messages (queue_id, payload, run_id, visible_after, enqueued_a
 select w.queue_id, '[]', r.run_id, {now}, {now}, 3
 from pgqrs_workflow_runs r
 join pgqrs_workflows w on w.workflow_id = r.workflow_id
-where r.status = 'PENDING'
+where r.run_id > :first and r.run_id <= cast(:first as bigint) + cast(:count as bigint)
 """,
 )
 FINISHED_RUNS = Query(
@@ -69,6 +69,7 @@ FINISHED_STEPS = Query(
 insert into pgqrs_workflow_steps (run_id, step_id, ordinal, status, attempts, started_at, completed_at)
 select r.run_id, 'step_0', 0, 'SUCCESS', 1, {now}, {now}
 from pgqrs_workflow_runs r
+where r.run_id > :first and r.run_id <= cast(:first as bigint) + cast(:count as bigint)
 """,
 )
 ARCHIVED_MESSAGES = Query(
@@ -90,7 +91,7 @@ async def backlog(place: Place) -> dict[str, Any]:
     async with few.store() as little, many.store() as much:
         for store, size in ((little, few.count), (much, many.count)):
             await _fill(store, READY_RUNS, size)
-            await _once(store, READY_RUN_MESSAGES)
+            await _fill(store, READY_RUN_MESSAGES, size)
             await _fill(store, READY_MESSAGES, size)
         messages, runs = min(MESSAGES, LITTLE), min(RUNS, LITTLE)
         rates = await in_turns(
@@ -109,7 +110,7 @@ async def finished(place: Place) -> dict[str, Any]:
     few, many = Place(place.dsn, 0, schema="few"), Place(place.dsn, place.count, schema="many")
     async with few.store() as little, many.store() as much:
         await _fill(much, FINISHED_RUNS, many.count)
-        await _once(much, FINISHED_STEPS)
+        await _fill(much, FINISHED_STEPS, many.count)
         await _fill(much, ARCHIVED_MESSAGES, many.count)
         rates = await in_turns(
             {
@@ -135,9 +136,6 @@ def _figures(place: Place, rates: dict[str, float], what: str) -> dict[str, Any]
 
 
 async def _fill(store: pgqrs.Store, query: Query, count: int) -> None:
+    """In parts: a statement has half a minute. Ids of runs begin with 1, as the schema is new."""
     for first in range(0, count, CHUNK):
         await store.database.execute(query, first=first, count=min(CHUNK, count - first))
-
-
-async def _once(store: pgqrs.Store, query: Query) -> None:
-    await store.database.execute(query)
