@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import importlib
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -23,6 +24,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("mode", nargs="?", default="ours", choices=("ours", "peers", "report"))
     mode = parser.parse_args().mode
+    # An end like any other, so that what was started ends too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     results = Path(os.environ.get("RESULTS") or ROOT / "benchmarks" / "results")
     if mode == "report":
         report.write(results)

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 # About as long may the timed part of one measurement be: slower ones get less to do.
 SECONDS = 6.0
 # A first try with this part of the work says how fast it is.
-PROBE = 50
+PROBE, PROBE_SECONDS = 50, 1.0
 # For peers it is the longest that the timed part may take.
 PEER_SECONDS = 60.0
 TIMEOUT_SECONDS = 900.0
@@ -100,10 +100,15 @@ class Run:
         """How much this one gets to do; None when it cannot do it at all."""
         if scenario.figure != "rate":
             return scenario.count
-        probe = self._one(scenario, database, peer, max(scenario.least, scenario.count // PROBE))
-        if probe is None:
-            return None
-        return int(min(scenario.count, max(probe["count"], probe["rate"] * SECONDS)))
+        count = max(scenario.least, scenario.count // PROBE)
+        while True:
+            probe = self._one(scenario, database, peer, count)
+            if probe is None:
+                return None
+            # A try that is over at once tells only that more can be asked.
+            if probe["seconds"] >= PROBE_SECONDS or count >= scenario.count:
+                return int(min(scenario.count, max(count, probe["rate"] * SECONDS)))
+            count = min(scenario.count, max(2 * count, int(probe["rate"] * 2 * PROBE_SECONDS)))
 
     def _one(self, scenario: Scenario, database: str, peer: str, count: int) -> dict[str, Any] | None:
         try:
