@@ -16,11 +16,11 @@ MAKE_VENV = $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --
 INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt
 endif
 
-.PHONY: help setup demo check test bench soak pgbouncer clean
+.PHONY: help setup demo check test bench bench-peers bench-report soak pgbouncer clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "pgqrs needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..."; exit 1; }
@@ -48,8 +48,14 @@ check: $(VENV)/.dev ## ruff, mypy strict, import layers
 test: $(VENV)/.dev ## the whole suite on SQLite, PostgreSQL (started here) and Turso
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
-bench: $(VENV)/.dev ## benchmarks; WHAT=archiving runs one
-	$(BIN)/python -m benchmarks $(WHAT)
+bench: $(VENV)/.dev ## our speed on both databases, and the limits; WHAT=drain,runs_10 ON=sqlite ROUNDS=3 choose
+	@WHAT="$(WHAT)" ON="$(ON)" ROUNDS="$(ROUNDS)" $(BIN)/python -m benchmarks ours
+
+bench-peers: $(VENV)/.dev ## ours and the peers in turns; PEERS=dbos,pgqueuer chooses, WHAT, ON and ROUNDS as above
+	@WHAT="$(WHAT)" ON="$(ON)" ROUNDS="$(ROUNDS)" PEERS="$(PEERS)" $(BIN)/python -m benchmarks peers
+
+bench-report: $(VENV)/.dev ## docs/reference/benchmarks.md from the newest results
+	@$(BIN)/python -m benchmarks report
 
 soak: $(VENV)/.dev ## long checks: 10,000 messages by 8 processes, 100,000 values per backend, 20 x 12 installations
 	PGQRS_SOAK=1 $(BIN)/python -m pytest -n 0 tests/behaviour/test_processes.py tests/behaviour/test_schedule_processes.py tests/unit/test_cron.py tests/properties tests/db/test_migrations.py tests/faults/test_dispatcher_processes.py $(ARGS)

@@ -1,6 +1,12 @@
-"""Benchmarks: figures, never assertions. `make bench` runs all, `make bench WHAT=leases` one.
+"""Benchmarks: figures, never assertions.
 
-Machines are noisy: what is compared runs in one process, interleaved, several rounds; medians and ratios count.
+    plan.py        every scenario and how much of it        targets.py   what is to be reached
+    scenarios/     our side of it, a process each           peers/       the same of others
+    limits/        what database and disk can do            questions/   what decided something once
+    runner.py      carries it out                           results/     a line per measurement
+    arithmetic.py  medians, ratios, verdicts                report.py    page.md and chart.py made into docs/
+
+Machines are noisy: what is compared is interleaved in one run; medians and ratios count.
 """
 
 import sys

@@ -1,9 +1,11 @@
 """The databases that are measured: SQLite on disk, PostgreSQL with every safety on."""
 
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+
+import psycopg
 
 import pgqrs
 from rig import postgres
@@ -29,3 +31,25 @@ async def both() -> AsyncIterator[dict[str, pgqrs.Store]]:
             pgqrs.connect(f"sqlite:///{Path(folder) / 'bench.db'}") as on_sqlite,
         ):
             yield {"sqlite": on_sqlite, "postgres": on_postgres}
+
+
+@contextmanager
+def fresh_sqlite() -> Iterator[str]:
+    """The DSN of a file that is not there yet."""
+    with tempfile.TemporaryDirectory(prefix="pgqrs-bench-") as folder:
+        yield f"sqlite:///{Path(folder) / 'bench.db'}"
+
+
+@contextmanager
+def fresh_postgres(started: postgres.Server) -> Iterator[str]:
+    """The DSN of an empty database of the server, dropped on the way out."""
+    with psycopg.connect(started.dsn, autocommit=True) as connection:
+        connection.execute("drop database if exists bench with (force)")
+        connection.execute("create database bench")
+        # What the last measurement has left to write is not paid for by this one.
+        connection.execute("checkpoint")
+    try:
+        yield started.dsn.removesuffix("/postgres") + "/bench"
+    finally:
+        with psycopg.connect(started.dsn, autocommit=True) as connection:
+            connection.execute("drop database if exists bench with (force)")

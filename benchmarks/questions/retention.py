@@ -18,7 +18,7 @@ from pgqrs.engine.janitor import PAUSE_LENGTHS, Janitor
 from pgqrs.engine.loop import Loop
 
 ROWS = int(os.environ.get("ROWS", "1_000_000"))
-ROUNDS, SECONDS = int(os.environ.get("ROUNDS", "3")), float(os.environ.get("SECONDS", "5"))
+ROUNDS, SECONDS = int(os.environ.get("ROUNDS") or "3"), float(os.environ.get("SECONDS", "5"))
 # So many rounds beside the janitor for each without; how long its pauses are, in batches.
 BESIDE, PAUSES = 4, float(os.environ.get("PAUSES", PAUSE_LENGTHS))
 MESSAGES, RUNS, BATCH, CONCURRENCY = 1_000, 500, 100, 50
@@ -63,7 +63,7 @@ COUNT = Query("count", "select count(*) from pgqrs_workflow_runs where workflow_
 async def main() -> None:
     async with both() as stores:
         for name, store in stores.items():
-            if name in os.environ.get("ON", name):
+            if name in (os.environ.get("ON") or name):
                 await measure(name, store)
 
 

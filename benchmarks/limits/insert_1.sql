@@ -1,0 +1,1 @@
+insert into jobs (payload) values ('{"n": 1}');
