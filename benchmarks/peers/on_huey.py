@@ -1,6 +1,5 @@
 """huey on SQLite: tasks in a table, taken one by one by threads."""
 
-import os
 import threading
 import time
 
@@ -8,7 +7,7 @@ import harness
 from harness import PAYLOAD, PLAIN_QUEUE, Latencies, Measured, Task, Unsupported
 from huey import SqliteHuey
 
-WORKERS = int(os.environ.get("W", "1"))
+WORKERS = 8
 DURABLE = "SqliteHuey(fsync=True): WAL, synchronous=FULL"
 stopwatch = harness.Stopwatch()
 
@@ -54,7 +53,7 @@ def drain(task: Task) -> Measured:
     huey.storage.conn.execute("pragma synchronous=full")
     started = time.perf_counter()
     start(huey, workers=WORKERS, initial_delay=0.01, max_delay=0.01)
-    settings = f"{WORKERS} thread(s); {DURABLE}; a task is deleted when it is taken (at most once), which is counted"
+    settings = f"{WORKERS} threads; {DURABLE}; a task is deleted when it is taken (at most once), which is counted"
     return harness.watch(task, f"select {task.count} - count(*) from task", settings, started=started)
 
 
@@ -67,9 +66,8 @@ def latency(task: Task) -> Latencies:
 
     start(huey)
     time.sleep(1)
-    return stopwatch.measure(
-        task, late, f"defaults: one thread, polls every 0.1 s and more rarely when idle; {DURABLE}"
-    )
+    settings = f"defaults: one thread, polls every 0.1 s and more rarely when idle; {DURABLE}"
+    return stopwatch.measure(task, late, settings, polled=0.1)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Oban for Python (the open-source one): jobs fetched in batches, acknowledged one statement each."""
 
 import asyncio
-import os
 import time
 
 import harness
@@ -10,9 +9,7 @@ from harness import BATCH, PAYLOAD, PLAIN_QUEUE, Latencies, Measured, Task
 from oban import Oban, worker
 from oban.schema import install
 
-LIMIT = int(os.environ.get("LIMIT", "100"))
-DEBOUNCE = float(os.environ.get("DEBOUNCE", "0.005"))
-POOL = 20
+LIMIT, DEBOUNCE, POOL = 500, 0.005, 20
 COMPLETED = "select count(*) from oban_jobs where state = 'completed'"
 stopwatch = harness.Stopwatch()
 

@@ -55,24 +55,22 @@ async def handled(_message) -> None:
     return
 
 
+async def handled_batch(messages) -> bool:
+    for message in messages:
+        await handled(message)
+    return True
+
+
 async def drain(task: Task) -> Measured:
     store = await filled(task)
     consumers = [await store.consumer(QUEUE) for _ in range(CONSUMERS)]
-
-    async def worker(consumer) -> None:
-        while True:
-            if not (messages := await consumer.dequeue(batch_size=BATCH)):
-                await asyncio.sleep(POLL)
-                continue
-            for message in messages:
-                await handled(message)
-            await consumer.archive_many([message.id for message in messages])
-
     started = time.perf_counter()
     for consumer in consumers:
-        harness.work(worker(consumer))
+        worker = pgqrs.dequeue().worker(consumer).batch(BATCH).poll_interval(round(POLL * 1000))
+        harness.work(worker.handle_batch(handled_batch).poll(store))
     settings = (
-        f"{CONSUMERS} consumers in one process: dequeue 1,000, the handler for each, archive_many; pool of {POOL}"
+        f"{CONSUMERS} consumers in one process, each dequeue().batch(1000).handle_batch().poll(): a batch is "
+        f"archived as a whole; pool of {POOL}"
     )
     return await harness.watch_async(task, ARCHIVED, settings, started=started)
 
