@@ -247,8 +247,10 @@ def watch(
             before = time.perf_counter()
             done = look(query)
             now = time.perf_counter()
-            if done >= expected + parents or now - started > task.seconds:
-                return Measured(min(done, expected), now - started, settings)
+            if done >= expected + parents:
+                return Measured(expected, now - started, settings)
+            if now - started > task.seconds:
+                return Measured(min(done, expected), now - started, f"{settings}; not complete, stopped by --seconds")
             # Counting many rows costs the peer's database: never more than a tenth of the time.
             time.sleep(max(LOOK_EVERY, 10 * (now - before)))
 
