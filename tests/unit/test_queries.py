@@ -28,6 +28,9 @@ OVERRIDES: dict[str, set[str]] = {
         "_lease",
         "archive_messages",
         "delete_messages",
+        "settle_and_lease",  # archives and leases in one round trip
+        "_settled",
+        "_turned",
     },
     "metrics.postgres.sql": {"database_bytes"},
     "outbox.postgres.sql": {"notify"},  # there is nothing like it elsewhere

@@ -108,11 +108,14 @@ def _blocks(package: str, file: str) -> dict[str, str]:
         return {}
     parts = _BLOCK.split(source.read_text(encoding="utf-8"))
     blocks = dict(zip(parts[1::2], (text.strip().rstrip(";") for text in parts[2::2]), strict=True))
-    return {
-        name: _INCLUDE.sub(lambda m: blocks[m.group(1)], text)
-        for name, text in blocks.items()
-        if not name.startswith("_")
-    }
+    return {name: _with_pieces(text, blocks) for name, text in blocks.items() if not name.startswith("_")}
+
+
+def _with_pieces(text: str, blocks: Mapping[str, str]) -> str:
+    # A piece may include others.
+    while _INCLUDE.search(text):
+        text = _INCLUDE.sub(lambda m: blocks[m.group(1)], text)
+    return text
 
 
 def compile_statement(name: str, text: str, dialect: Dialect, style: ParamStyle) -> Statement:
