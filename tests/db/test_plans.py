@@ -17,6 +17,7 @@ HOT = {
         "done": FENCES,
         "keep": True,
     },
+    "settle_and_lease_in_bands": {},
     "hand_back": {"given": [(1, 1, 0.0, 1)]},
     "pick_messages": {"queues": [(1,)], "batch": 10},
     "take_messages": {"ids": [1, 2], "queues": [(1, 30.0)], "worker_id": 1},
@@ -32,7 +33,7 @@ HOT = {
     "extend_leases": {"given": [(1, 1, 30.0)]},
     "release_messages": {"given": FENCES, "delay": 0.0, "give_back": 1},
 }
-POSTGRES_ONLY = {"lease_messages", "archive_messages", "settle_and_lease"}
+POSTGRES_ONLY = {"lease_messages", "archive_messages", "settle_and_lease", "settle_and_lease_in_bands"}
 SQLITE_ONLY = {"pick_messages", "take_messages", "copy_to_archive", "remove_messages"}
 
 
@@ -66,7 +67,9 @@ async def test_no_hot_statement_walks_a_table_or_sorts_a_backlog(filled):
 
 async def test_a_lease_reads_the_ready_index(filled):
     postgres = filled.database.dialect.is_postgres
-    for name in ("lease_messages", "settle_and_lease") if postgres else ("pick_messages",):
+    for name in (
+        ("lease_messages", "settle_and_lease", "settle_and_lease_in_bands") if postgres else ("pick_messages",)
+    ):
         nodes = await explained(filled, messages._SQL[name], HOT[name])
 
         assert any("pgqrs_messages_ready" in node for node in nodes), nodes

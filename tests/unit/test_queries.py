@@ -29,6 +29,7 @@ OVERRIDES: dict[str, set[str]] = {
         "archive_messages",
         "delete_messages",
         "settle_and_lease",  # archives and leases in one round trip
+        "settle_and_lease_in_bands",
         "_settled",
         "_turned",
     },

@@ -175,7 +175,7 @@ class Handling:
         if want:
             bell.clear()
         taking = asyncio.ensure_future(
-            self._holder.take(want, self._manner.lease_seconds, done=done, keep=self._manner.keep)
+            self._holder.take(want, self._manner.lease_seconds, done=done, keep=self._manner.keep, thorough=False)
         )
         try:
             leases = await asyncio.shield(taking)

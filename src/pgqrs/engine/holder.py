@@ -10,7 +10,8 @@ from typing import Any
 
 from pgqrs.db.driver import Driver
 from pgqrs.db.tables import messages, queues, workers
-from pgqrs.db.tables.messages import Fence, Lease, Source, Turn
+from pgqrs.db.tables.messages import Band, Fence, Lease, Source
+from pgqrs.engine.heads import Heads
 
 log = logging.getLogger("pgqrs.queue")
 
@@ -36,36 +37,63 @@ class Holder:
         self._most_remembered = MOST_REMEMBERED
         self._one_lease = asyncio.Lock()
         self._beaten = time.monotonic()
+        self._heads = Heads()
 
     async def take(
-        self, batch: int, lease_seconds: float, *, done: Sequence[Fence] = (), keep: bool = True
+        self,
+        batch: int,
+        lease_seconds: float,
+        *,
+        done: Sequence[Fence] = (),
+        keep: bool = True,
+        thorough: bool = True,
     ) -> list[Lease]:
-        """Up to `batch` leases; before that, in the same round trip, archives (or deletes) what is done."""
+        """Up to `batch` leases; before that, in the same round trip, archives (or deletes) what is done.
+
+        Not `thorough`, it may give fewer than there are, but never none when there is one.
+        """
         await self.beat_if_due()
         self._forget_ended()
         # One at a time: after a lost reply `known` must hold all that this worker has, or two calls whose replies
         # were lost together would both find, and hand out, the messages of both.
         async with self._one_lease:
-            ends = time.monotonic() + lease_seconds
-            turn: Turn = await messages.settle_and_lease(
-                self.db,
-                Source(self.queue_id, lease_seconds),
-                worker_id=self.worker_id,
-                batch=batch,
-                done=done,
-                keep=keep,
-                known=self.held,
-            )
-            held = self.held
-            for lease in turn.leases:
-                held[lease.message_id] = (lease.lease_token, ends)
+            leases = await self._turn(batch, lease_seconds, self._heads.bands(), done=done, keep=keep)
+            if self._heads.bands() and (not leases or (thorough and len(leases) < batch)) and batch:
+                leases += await self._turn(batch - len(leases), lease_seconds, [])
+                leases.sort(key=lambda lease: -lease.priority)
+            return leases
+
+    async def _turn(
+        self,
+        batch: int,
+        lease_seconds: float,
+        bands: Sequence[Band],
+        *,
+        done: Sequence[Fence] = (),
+        keep: bool = True,
+    ) -> list[Lease]:
+        started = time.monotonic()
+        turn = await messages.settle_and_lease(
+            self.db,
+            Source(self.queue_id, lease_seconds),
+            worker_id=self.worker_id,
+            batch=batch,
+            done=done,
+            keep=keep,
+            known=self.held,
+            bands=bands,
+        )
+        ends, held = started + lease_seconds, self.held
+        for lease in turn.leases:
+            held[lease.message_id] = (lease.lease_token, ends)
+        if batch and not bands:
+            self._heads.looked_everywhere(time.monotonic() - started)
+        self._heads.found(turn.leases)
         self.forget(done)
         if turn.lost:
             log.warning(
                 "queue %s: of %d messages done here %d were somebody else's by then: their leases had run out",
-                self.queue,
-                len(done),
-                turn.lost,
+                *(self.queue, len(done), turn.lost),
             )
         return turn.leases
 
@@ -108,4 +136,5 @@ class Holder:
         name, port, info = self._registered
         self.worker_id = await workers.register(self.db, queue_id=found.queue_id, name=name, port=port, info=info)
         self.queue_id = found.queue_id
+        self._heads = Heads()
         return True

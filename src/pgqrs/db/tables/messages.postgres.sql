@@ -186,3 +186,39 @@ picked as materialized (
     limit :batch::bigint
 ),
 {include _turned};
+
+-- name: settle_and_lease_in_bands
+-- As settle_and_lease, reading only what has been visible since a given time: nothing that is gone is walked again.
+-- Of a band of several priorities the highest in use is read.
+with
+{include _settled}
+picked as materialized (
+    select due.*
+    from {rows bands: lowest int, highest int, since time}
+    cross join pgqrs_queues as q
+    cross join lateral (
+        select case when bands.lowest = bands.highest then bands.lowest else (
+            select m.priority from pgqrs_messages as m
+            where m.queue_id = q.queue_id
+              and m.attempts < m.max_attempts
+              and m.priority between bands.lowest and bands.highest
+            order by m.priority desc limit 1
+        ) end as priority
+        offset 0
+    ) as level
+    cross join lateral (
+        select m.ctid as place, m.visible_after as due_at, m.leased_by
+        from pgqrs_messages as m
+        where m.queue_id = q.queue_id
+          and m.priority = level.priority
+          and m.attempts < m.max_attempts
+          and m.visible_after >= bands.since
+          and m.visible_after <= {now}
+        order by m.visible_after, m.message_id
+        limit :batch::bigint
+        {skip_locked}
+    ) as due
+    where q.queue_id = :queue_id and q.paused_at is null
+    limit :batch::bigint
+),
+{include _turned};

@@ -13,7 +13,7 @@ from pgqrs.db.queries import load
 from pgqrs.types import DeadLetter
 
 _SQL = load(__package__, "messages")
-_BEFORE_ALL = datetime(1970, 1, 1, tzinfo=UTC)
+BEFORE_ALL = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class NewMessage(NamedTuple):
@@ -144,6 +144,14 @@ def _within_limits(picked: Sequence[Row], queues: Sequence[Source]) -> list[Row]
     return allowed
 
 
+class Band(NamedTuple):
+    """Priorities to look at, and since when what is there has been visible; of several, the highest in use is read."""
+
+    lowest: int
+    highest: int
+    since: datetime
+
+
 class Turn(NamedTuple):
     """What came of `settle_and_lease`: the new leases, and how many of the done were not this worker's any more."""
 
@@ -161,17 +169,19 @@ async def settle_and_lease(
     done: Sequence[Fence] = (),
     keep: bool = True,
     known: Collection[int] = (),
+    bands: Sequence[Band] = (),
 ) -> Turn:
     """Archives what is done (deletes it unless `keep`), then leases up to `batch` more, both in one go.
 
-    `known` as for `lease`; it may hold what is done.
+    `known` as for `lease`; it may hold what is done. With `bands` only those ranges are read (PostgreSQL).
     """
     if not db.dialect.is_postgres or db.retried or not batch:
         settled = await (archive if keep else delete)(db, done) if done else ()
         leases = await lease(db, [source], worker_id=worker_id, batch=batch, known=known) if batch else []
         return Turn(leases, len(done) - len(settled))
     rows = await db.fetch(
-        _SQL["settle_and_lease"],
+        _SQL["settle_and_lease_in_bands" if bands else "settle_and_lease"],
+        bands=bands,
         queue_id=source.queue_id,
         lease_seconds=source.lease_seconds,
         worker_id=worker_id,
@@ -271,7 +281,7 @@ async def dead_letters(
         _SQL["dead_letters"],
         queue_id=queue_id,
         most=limit,
-        after_time=after.dead_since if after else _BEFORE_ALL,
+        after_time=after.dead_since if after else BEFORE_ALL,
         after_id=after.id if after else 0,
     )
     return [
