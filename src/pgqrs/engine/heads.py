@@ -6,8 +6,8 @@ backup running for an hour each lease would walk an hour's messages. So the next
 
 It is a hint and no more: what became visible behind it (a transaction that committed late, a time in the past, a row
 that somebody had locked) is found by looking everywhere, which is done whenever the hinted look finds nothing, and
-otherwise as often as takes a twentieth of the time. Of priorities that came into use since the last look everywhere the
-highest between two known ones is seen, so that one batch may hold a lower one before the next has the others.
+otherwise as often as takes a twentieth of the time. Of priorities that came into use since the last look everywhere
+the highest between two known ones is seen: one batch may hold a lower one before the next has the others.
 """
 
 from __future__ import annotations

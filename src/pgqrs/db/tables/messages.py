@@ -145,7 +145,7 @@ def _within_limits(picked: Sequence[Row], queues: Sequence[Source]) -> list[Row]
 
 
 class Band(NamedTuple):
-    """Priorities to look at, and since when what is there has been visible; of several, the highest in use is read."""
+    """Priorities to look at, and since when what is there has been visible; of several the highest in use is read."""
 
     lowest: int
     highest: int
