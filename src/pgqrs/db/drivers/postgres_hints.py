@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("pgqrs.db")
 
-_NOTIFY = Query("notify", "select pg_notify(:channel, :payload)")
+# A NOTIFY commits like a write; a hint is not worth a flush of its own, least of all one per message enqueued.
+_NOTIFY = Query(
+    "notify", "select pg_notify(:channel, :payload), set_config('synchronous_commit', 'off', is_local => true)"
+)
+# After one the next waits so long: whoever enqueues one by one pays for a hint now and then, not for each.
+_GAP_SECONDS = 0.005
 # A payload may have 8,000 bytes; this many ids are far below that, and beyond it everybody may as well look.
 _MOST_TOPICS = 200
 _RECONNECT = Backoff(base=0.2, cap=3.0)
@@ -62,6 +67,7 @@ class Notifier:
             except Exception as error:  # noqa: BLE001 - whatever it is, it must not end close()
                 # A hint only: whoever waits will find the work by polling.
                 log.debug("hint not sent: %s", error)
+            await asyncio.sleep(_GAP_SECONDS)
 
 
 class Listener:
