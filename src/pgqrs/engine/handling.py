@@ -256,7 +256,7 @@ class Handling:
         message_id, token = lease[0], lease[9]
         self._busy += 1
         try:
-            if held[message_id][1] - now < self._fresh_seconds and not await self._freshened(lease):
+            if held.get(message_id, _NONE)[1] - now < self._fresh_seconds and not await self._freshened(lease):
                 return
             slot.lease = lease
             await self._call(lease)
