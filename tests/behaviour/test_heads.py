@@ -116,3 +116,16 @@ async def test_the_next_lease_begins_where_the_last_one_ended(producer, consumer
 
     assert read[0] == []
     assert read[1] == [(0, 0, first.enqueued_at)]
+
+
+@pytest.mark.backends("postgres")
+async def test_what_is_behind_the_hint_is_not_walked(store, producer, consumer, clock):
+    await producer.enqueue("old")
+    clock.advance(1)
+    await producer.enqueue("new")
+    source = messages.Source(consumer._holder.queue_id, 30.0)
+    band = messages.Band(0, 0, clock.now())
+
+    turn = await messages.settle_and_lease(store.database, source, worker_id=1, batch=10, bands=[band])
+
+    assert [lease.payload for lease in turn.leases] == ['"new"']
