@@ -30,7 +30,7 @@ log = logging.getLogger("pgqrs.queue")
 # So much work is leased ahead of the handler: enough to be busy during a round trip, and little enough that no other
 # consumer idles while messages wait here.
 AHEAD_SECONDS = 0.05
-# Beyond this a round trip gains nothing by carrying more (benchmarks/queues).
+# With 250 a message took a quarter more of both processors, with 1,000 no less.
 MOST_AHEAD = 500
 # Handlers that never wait would keep the event loop for as long as there are messages.
 SLICE_SECONDS = 0.005
