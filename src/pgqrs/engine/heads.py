@@ -19,7 +19,7 @@ from datetime import datetime
 from pgqrs.db.tables.messages import BEFORE_ALL, Band, Lease
 
 # A look everywhere that is quicker than this is not worth a hint.
-QUICK_SECONDS = 0.005
+QUICK_SECONDS = 0.002
 # So many times as long as the last look everywhere took, hints are good enough.
 SHARE = 20
 # Beyond this the bands cost more than they save.
