@@ -2,8 +2,9 @@
 
 from pgqrs.api.admin import Admin, admin
 from pgqrs.api.connect import connect, connect_with
-from pgqrs.api.consumer import Consumer, Message
+from pgqrs.api.consumer import Consumer
 from pgqrs.api.dispatcher import Dispatcher, dispatcher
+from pgqrs.api.message import Message
 from pgqrs.api.metrics import workflow_metrics
 from pgqrs.api.producer import Producer
 from pgqrs.api.retention import Retention, retention

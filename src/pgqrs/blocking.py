@@ -24,9 +24,10 @@ from typing import Any, Self
 from pgqrs.api.admin import Admin
 from pgqrs.api.admin import admin as _admin
 from pgqrs.api.connect import connect as _connect
-from pgqrs.api.consumer import Consumer, Message
+from pgqrs.api.consumer import Consumer
 from pgqrs.api.dispatcher import Dispatcher
 from pgqrs.api.dispatcher import dispatcher as _dispatcher
+from pgqrs.api.message import Message
 from pgqrs.api.metrics import workflow_metrics as _workflow_metrics
 from pgqrs.api.outbox_admin import OutboxAdmin
 from pgqrs.api.producer import Producer

@@ -266,7 +266,7 @@ async def test_a_dequeue_that_is_cancelled_leaves_nothing_leased(store, producer
 
     async def dequeue():
         # The lease has committed, its caller does not know yet.
-        with faults.injected(faults.at("after", "messages.lease", stall)):
+        with faults.injected(faults.at("after", "messages.settle_and_lease", stall)):
             await alice.dequeue()
 
     task = asyncio.create_task(dequeue())

@@ -158,7 +158,7 @@ async def test_a_producer_finds_its_queue_again_after_it_was_made_anew(store):
 
 
 async def test_a_consumer_finds_its_queue_again_after_it_was_made_anew(store, monkeypatch):
-    monkeypatch.setattr("pgqrs.api.consumer.HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr("pgqrs.engine.holder.HEARTBEAT_SECONDS", 0.0)
     await store.create_queue("tasks")
     consumer = await store.consumer("tasks")
     await pgqrs.admin(store).delete_queue("tasks")

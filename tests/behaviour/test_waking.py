@@ -43,7 +43,7 @@ async def test_a_hint_that_comes_while_the_consumer_looks_is_not_lost(ready):
     async def enqueue():
         await producer.enqueue("just now")
 
-    with faults.injected(faults.at("after", "messages.lease", enqueue)):
+    with faults.injected(faults.at("after", "messages.settle_and_lease", enqueue)):
         messages = await asyncio.wait_for(consumer.dequeue(wait_seconds=60), 1.5)
 
     assert [m.payload for m in messages] == ["just now"]

@@ -9,6 +9,16 @@ from rig.plans import explained
 FENCES = [(1, 1), (2, 1)]
 HOT = {
     "lease_messages": {"queue_ids": [1], "queues": [(1, 30.0, 10)], "batch": 10, "worker_id": 1},
+    "settle_and_lease": {
+        "queue_id": 1,
+        "lease_seconds": 30.0,
+        "batch": 10,
+        "worker_id": 1,
+        "done": FENCES,
+        "keep": True,
+    },
+    "settle_and_lease_in_bands": {},
+    "hand_back": {"given": [(1, 1, 0.0, 1)]},
     "pick_messages": {"queues": [(1,)], "batch": 10},
     "take_messages": {"ids": [1, 2], "queues": [(1, 30.0)], "worker_id": 1},
     "next_due": {"queues": [(1,)]},
@@ -23,7 +33,7 @@ HOT = {
     "extend_leases": {"given": [(1, 1, 30.0)]},
     "release_messages": {"given": FENCES, "delay": 0.0, "give_back": 1},
 }
-POSTGRES_ONLY = {"lease_messages", "archive_messages"}
+POSTGRES_ONLY = {"lease_messages", "archive_messages", "settle_and_lease", "settle_and_lease_in_bands"}
 SQLITE_ONLY = {"pick_messages", "take_messages", "copy_to_archive", "remove_messages"}
 
 
@@ -57,10 +67,12 @@ async def test_no_hot_statement_walks_a_table_or_sorts_a_backlog(filled):
 
 async def test_a_lease_reads_the_ready_index(filled):
     postgres = filled.database.dialect.is_postgres
-    name = "lease_messages" if postgres else "pick_messages"
-    nodes = await explained(filled, messages._SQL[name], HOT[name])
+    for name in (
+        ("lease_messages", "settle_and_lease", "settle_and_lease_in_bands") if postgres else ("pick_messages",)
+    ):
+        nodes = await explained(filled, messages._SQL[name], HOT[name])
 
-    assert any("pgqrs_messages_ready" in node for node in nodes), nodes
+        assert any("pgqrs_messages_ready" in node for node in nodes), nodes
 
 
 async def test_a_lease_takes_the_head_although_higher_priorities_wait_for_their_time(filled):

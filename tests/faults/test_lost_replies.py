@@ -62,7 +62,7 @@ async def test_a_lease_whose_reply_was_lost_is_found_again(producer, consumer, l
     await producer.enqueue_many(range(3))
     [first] = await consumer.dequeue()
 
-    lose_reply("lease_messages")
+    lose_reply("settle_and_lease")
     messages = await consumer.dequeue(2)
 
     assert [(m.payload, m.attempts) for m in messages] == [(1, 1), (2, 1)]
@@ -72,7 +72,7 @@ async def test_a_lease_whose_reply_was_lost_is_found_again(producer, consumer, l
 async def test_a_lost_lease_of_the_last_attempt_is_found_too(producer, consumer, lose_reply):
     await producer.enqueue("x", max_attempts=1)
 
-    lose_reply("lease_messages")
+    lose_reply("settle_and_lease")
 
     assert [m.payload for m in await consumer.dequeue()] == ["x"]
 
@@ -223,8 +223,8 @@ async def test_a_missing_table_is_no_raw_error(store, config):
 async def test_two_leases_at_once_that_lose_their_replies_hand_nothing_out_twice(producer, consumer, lose_reply):
     await producer.enqueue_many(range(8))
 
-    lose_reply("lease_messages")
-    lose_reply("lease_messages")
+    lose_reply("settle_and_lease")
+    lose_reply("settle_and_lease")
     one, other = await asyncio.gather(consumer.dequeue(2), consumer.dequeue(2))
 
     assert len({m.id for m in one + other}) == len(one) + len(other) == 4

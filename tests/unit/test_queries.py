@@ -29,6 +29,10 @@ OVERRIDES: dict[str, set[str]] = {
         "_lease",
         "archive_messages",
         "delete_messages",
+        "settle_and_lease",  # archives and leases in one round trip
+        "settle_and_lease_in_bands",
+        "_settled",
+        "_turned",
     },
     "metrics.postgres.sql": {"database_bytes"},
     "triggering.postgres.sql": {"trigger_runs"},  # the statements of a trigger in one

@@ -6,104 +6,29 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Self
 
-from pgqrs.api.arguments import checked_batch, checked_seconds
+from pgqrs.api.arguments import checked_batch, checked_seconds, checked_whole
+from pgqrs.api.handlers import caller_of
+from pgqrs.api.message import Message
 from pgqrs.config import Config
-from pgqrs.db.driver import Driver
-from pgqrs.db.tables import messages, queues, workers
+from pgqrs.db.tables import messages, workers
 from pgqrs.db.tables.messages import Fence, Lease
+from pgqrs.engine.handling import Handling, Manner
+from pgqrs.engine.holder import Holder
 from pgqrs.engine.polling import Idling
 from pgqrs.errors import ConfigError, LeaseLost, PgqrsError
-from pgqrs.serialization import decode
+from pgqrs.retry import RetryPolicy
 
-T = TypeVar("T")
 log = logging.getLogger("pgqrs.queue")
 
-# A third of the default lease: a consumer whose last sign of life is older than a lease is not there.
-HEARTBEAT_SECONDS = 10.0
 # How long a cancelled dequeue waits until its messages are handed back; after that it is done in the background.
 HAND_BACK_SECONDS = 1.0
-# Leases that were never settled are kept in mind until there are this many, then the ended ones are let go.
-MOST_REMEMBERED = 10_000
-
-
-class Message:
-    """One delivery of a message: its payload, and the verbs that its lease allows."""
-
-    __slots__ = ("_consumer", "_lease", "_payload")
-    _unread = object()
-
-    def __init__(self, consumer: Consumer, lease: Lease) -> None:
-        self._consumer = consumer
-        self._lease = lease
-        self._payload: Any = self._unread
-
-    @property
-    def id(self) -> int:
-        return self._lease.message_id
-
-    @property
-    def queue(self) -> str:
-        return self._consumer.queue
-
-    @property
-    def payload(self) -> Any:
-        """What was enqueued: plain data. Raises SerializationError if the stored text cannot be read."""
-        if self._payload is self._unread:
-            self._payload = decode(self._lease.payload)
-        return self._payload
-
-    @overload
-    def decode(self, as_type: type[T]) -> T: ...
-    @overload
-    def decode(self, as_type: Any) -> Any: ...
-    def decode(self, as_type: Any) -> Any:
-        """The payload as a dataclass, a model, or whatever type it was."""
-        return decode(self._lease.payload, as_type)
-
-    @property
-    def priority(self) -> int:
-        return self._lease.priority
-
-    @property
-    def attempts(self) -> int:
-        """How often it has been delivered, this time included."""
-        return self._lease.attempts
-
-    @property
-    def max_attempts(self) -> int:
-        return self._lease.max_attempts
-
-    @property
-    def enqueued_at(self) -> datetime:
-        return self._lease.enqueued_at
-
-    @property
-    def leased_until(self) -> datetime:
-        """By the database's clock, as of the delivery: `extend` does not change it."""
-        return self._lease.visible_after
-
-    @property
-    def lease_token(self) -> int:
-        return self._lease.lease_token
-
-    async def archive(self) -> None:
-        await self._consumer.archive(self)
-
-    async def delete(self) -> None:
-        await self._consumer.delete(self)
-
-    async def extend(self, seconds: float | timedelta) -> None:
-        await self._consumer.extend(self, seconds)
-
-    async def release(self, *, delay: float | timedelta = 0, count_attempt: bool = False) -> None:
-        await self._consumer.release(self, delay=delay, count_attempt=count_attempt)
-
-    def __repr__(self) -> str:
-        return f"<Message {self.id} of {self.queue}, attempt {self.attempts} of {self.max_attempts}>"
+# How long a closing consumer waits for its handlers.
+GRACE_SECONDS = 10.0
+MOST_CONCURRENCY = 10_000
 
 
 class Consumer:
@@ -113,31 +38,20 @@ class Consumer:
     they changed. Either way a lost lease changes nothing.
     """
 
-    def __init__(
-        self,
-        db: Driver,
-        config: Config,
-        *,
-        queue: str,
-        queue_id: int,
-        worker_id: int,
-        registered: tuple[str, int, dict[str, Any]] = ("consumer", 0, {}),
-    ) -> None:
-        self.queue = queue
-        self._registered = registered
-        self.worker_id = worker_id
-        self._db = db
+    def __init__(self, holder: Holder, config: Config) -> None:
+        self.queue = holder.queue
+        self._holder = holder
+        self._db = holder.db
         self._config = config
-        self._queue_id = queue_id
-        # message id -> (token, when the lease ends on this process's monotonic clock)
-        self._held: dict[int, tuple[int, float]] = {}
         # Fetched ahead by an iteration and not handed out yet: nobody has tried them.
         self._ahead: set[int] = set()
-        self._most_remembered = MOST_REMEMBERED
-        self._one_lease = asyncio.Lock()
         self._returning: set[asyncio.Future[None]] = set()
-        self._beaten = time.monotonic()
+        self._handlings: list[Handling] = []
         self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def worker_id(self) -> int:
+        return self._holder.worker_id
 
     # -- taking ------------------------------------------------------------------------------------------
 
@@ -156,7 +70,7 @@ class Consumer:
             return await self._lease(batch, lease)
         deadline = time.monotonic() + patience
         idling = Idling(self._db, interval=self._config.poll_interval_seconds)
-        with self._db.hints.subscribed([self._queue_id]) as bell:
+        with self._db.hints.subscribed([self._holder.queue_id]) as bell:
             while True:
                 # Cleared before looking: a hint that comes while we look makes us look once more.
                 bell.clear()
@@ -164,7 +78,7 @@ class Consumer:
                 left = deadline - time.monotonic()
                 if taken or left <= 0:
                     return taken
-                await idling.wait(bell, [self._queue_id], at_most=left)
+                await idling.wait(bell, [self._holder.queue_id], at_most=left)
 
     async def messages(
         self, *, batch_size: int = 10, lease_seconds: float | timedelta | None = None
@@ -194,18 +108,14 @@ class Consumer:
 
     async def _still_fresh(self, message: Message, lease_seconds: float) -> bool:
         """A message that waited its turn behind slow ones gets its full lease again before it is handed out."""
-        _, ends = self._held.get(message.id, (0, 0.0))
+        _, ends = self._holder.held.get(message.id, (0, 0.0))
         if ends - time.monotonic() > lease_seconds / 2:
             return True
         return bool(await self.extend_many([message], lease_seconds))
 
     async def _lease(self, batch: int, lease_seconds: float) -> list[Message]:
-        if self._closing is not None:
-            raise ConfigError("this consumer is closed; ask the store for a new one")
-        await self._heartbeat_if_due()
-        self._forget_ended()
-        ends = time.monotonic() + lease_seconds
-        taking = asyncio.ensure_future(self._take(batch, lease_seconds, ends))
+        self._check_open()
+        taking = asyncio.ensure_future(self._holder.take(batch, lease_seconds))
         try:
             leases = await asyncio.shield(taking)
         except asyncio.CancelledError:
@@ -218,20 +128,6 @@ class Consumer:
             raise
         return [Message(self, lease) for lease in leases]
 
-    async def _take(self, batch: int, lease_seconds: float, ends: float) -> list[Lease]:
-        # One at a time: after a lost reply `known` must hold all that this worker has, or two calls whose replies
-        # were lost together would both find, and hand out, the messages of both.
-        async with self._one_lease:
-            leases = await messages.lease(
-                self._db,
-                [messages.Source(self._queue_id, lease_seconds)],
-                worker_id=self.worker_id,
-                batch=batch,
-                known=self._held,
-            )
-            self._held.update({lease.message_id: (lease.lease_token, ends) for lease in leases})
-            return leases
-
     async def _hand_back(self, taking: asyncio.Future[list[Lease]]) -> None:
         try:
             leases = await taking
@@ -239,6 +135,47 @@ class Consumer:
                 await self.release_many([Message(self, lease) for lease in leases])
         except PgqrsError as error:
             log.debug("not handed back, its lease will run out: %s", error)
+
+    # -- handling ----------------------------------------------------------------------------------------
+
+    async def process(
+        self,
+        handler: Callable[[Any], Any],
+        *,
+        concurrency: int = 10,
+        lease_seconds: float | timedelta | None = None,
+        retry: RetryPolicy | None = None,
+        keep: bool = True,
+        until_idle: bool = False,
+        grace_seconds: float | timedelta = GRACE_SECONDS,
+    ) -> int:
+        """Calls the handler with each message, up to `concurrency` at once, until the consumer is closed.
+
+        The handler is `async` or plain (then it runs in a thread), and takes the message; or its payload, when its
+        parameter is annotated with another type. When it returns, the message is archived (deleted unless `keep`).
+        When it raises, the message comes back after a backoff, the attempt counted; after its last attempt, and at
+        once for PermanentError, it is a dead letter. What the handler settles itself is left alone. Leases are
+        renewed while it works. Cancelled, it hands back what is not done.
+
+        Returns how many messages were handled; with `until_idle`, as soon as none is left.
+        """
+        self._check_open()
+        if not isinstance(retry, RetryPolicy | None):
+            raise ConfigError(f"retry must be a RetryPolicy, not {retry!r}")
+        manner = Manner(
+            concurrency=checked_whole("concurrency", concurrency, least=1, most=MOST_CONCURRENCY),
+            lease_seconds=self._lease_seconds(lease_seconds),
+            grace_seconds=checked_seconds("grace_seconds", grace_seconds),
+            retry=retry,
+            keep=keep,
+            until_idle=until_idle,
+        )
+        handling = Handling(self._holder, self._config, caller_of(handler, self), manner)
+        self._handlings.append(handling)
+        try:
+            return await handling.run()
+        finally:
+            self._handlings.remove(handling)
 
     # -- settling ----------------------------------------------------------------------------------------
 
@@ -267,9 +204,9 @@ class Consumer:
         done = await messages.extend(self._db, fences, seconds=length) if fences else set()
         for message_id, token in fences:
             if message_id in done:
-                self._held[message_id] = (token, ends)
+                self._holder.held[message_id] = (token, ends)
             else:
-                self._forget([(message_id, token)])
+                self._holder.forget([(message_id, token)])
         return [message_id for message_id, _ in fences if message_id in done]
 
     async def release(
@@ -294,7 +231,7 @@ class Consumer:
             lambda fences: messages.release(self._db, fences, delay=seconds, count_attempt=count_attempt),
         )
         if done and not seconds:
-            self._db.hints.announce([self._queue_id])
+            self._db.hints.announce([self._holder.queue_id])
         return done
 
     async def _settle(
@@ -302,14 +239,8 @@ class Consumer:
     ) -> list[int]:
         fences = self._fences(given)
         done = await change(fences) if fences else set()
-        self._forget(fences)
+        self._holder.forget(fences)
         return [message_id for message_id, _ in fences if message_id in done]
-
-    def _forget(self, fences: Sequence[Fence]) -> None:
-        """Those very leases: the same message may be held anew under another token."""
-        for message_id, token in fences:
-            if self._held.get(message_id, (None,))[0] == token:
-                del self._held[message_id]
 
     async def _one(
         self,
@@ -333,27 +264,15 @@ class Consumer:
                 fences[each.id] = each.lease_token
             elif not isinstance(each, int) or isinstance(each, bool):
                 raise ConfigError(f"a message, or its id (a whole number), is wanted, not {each!r}")
-            elif each in self._held:
-                fences[each] = self._held[each][0]
+            elif each in self._holder.held:
+                fences[each] = self._holder.held[each][0]
         return list(fences.items())
 
     # -- life --------------------------------------------------------------------------------------------
 
     async def heartbeat(self) -> None:
         """A sign of life; `dequeue` gives one by itself now and then."""
-        self._beaten = time.monotonic()
-        if not await workers.heartbeat(self._db, self.worker_id) and not await self._moved():
-            log.warning("worker %d of queue %s was declared stopped, yet it is here", self.worker_id, self.queue)
-
-    async def _moved(self) -> bool:
-        """The queue was deleted, and this worker with it; perhaps one of the same name has taken its place."""
-        found = await queues.get(self._db, self.queue)
-        if found.queue_id == self._queue_id:
-            return False
-        name, port, info = self._registered
-        self.worker_id = await workers.register(self._db, queue_id=found.queue_id, name=name, port=port, info=info)
-        self._queue_id = found.queue_id
-        return True
+        await self._holder.beat()
 
     async def close(self, *, failed: bool = False) -> None:
         """Hands back what is still held and signs off. Idempotent; whoever calls it waits until it is done.
@@ -367,11 +286,12 @@ class Consumer:
 
     async def _sign_off(self, *, failed: bool) -> None:
         """Best effort: when the database is away, leases end by themselves."""
+        await asyncio.gather(*(handling.stop() for handling in self._handlings))
         if self._returning:
             await asyncio.wait(set(self._returning), timeout=HAND_BACK_SECONDS)
         try:
             await self.release_many(list(self._ahead))
-            await self.release_many(list(self._held), count_attempt=failed)
+            await self.release_many(list(self._holder.held), count_attempt=failed)
             await workers.stop(self._db, self.worker_id)
         except PgqrsError as error:
             log.warning("consumer %d of queue %s could not sign off: %s", self.worker_id, self.queue, error)
@@ -386,17 +306,9 @@ class Consumer:
         failed = kind is not None and not issubclass(kind, asyncio.CancelledError | KeyboardInterrupt | SystemExit)
         await self.close(failed=failed)
 
-    async def _heartbeat_if_due(self) -> None:
-        if time.monotonic() - self._beaten >= HEARTBEAT_SECONDS:
-            await self.heartbeat()
-
-    def _forget_ended(self) -> None:
-        if len(self._held) > self._most_remembered:
-            now = time.monotonic()
-            for message_id in [i for i, (_, ends) in self._held.items() if ends <= now]:
-                del self._held[message_id]
-            # Twice what is left: whoever really holds that many does not pay for the look at every dequeue.
-            self._most_remembered = max(MOST_REMEMBERED, 2 * len(self._held))
+    def _check_open(self) -> None:
+        if self._closing is not None:
+            raise ConfigError("this consumer is closed; ask the store for a new one")
 
     def _lease_seconds(self, given: float | timedelta | None) -> float:
         return checked_seconds("lease_seconds", self._config.lease_seconds if given is None else given, least=1)

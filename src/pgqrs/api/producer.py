@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypedDict, Unpack
 
@@ -11,8 +11,12 @@ from pgqrs.config import Config
 from pgqrs.db.driver import Driver
 from pgqrs.db.tables import messages, queues
 from pgqrs.db.tables.messages import NewMessage
+from pgqrs.engine.gathering import Gatherer
 from pgqrs.errors import ConfigError, QueueNotFound
 from pgqrs.serialization import encode
+
+# Beyond this a statement gains nothing by growing, and the first of a batch waits for the last.
+MOST_TOGETHER = 1_000
 
 
 class EnqueueOptions(TypedDict, total=False):
@@ -24,24 +28,17 @@ class EnqueueOptions(TypedDict, total=False):
     max_attempts: int | None
 
 
-class Producer:
-    """Puts messages into one queue."""
+class Inlet:
+    """The way into one queue, shared by a store's producers: messages enqueued at the same time go in together."""
 
-    def __init__(self, db: Driver, config: Config, *, queue: str, queue_id: int) -> None:
+    def __init__(self, db: Driver, *, queue: str, queue_id: int) -> None:
         self.queue = queue
         self._db = db
-        self._config = config
         self._queue_id = queue_id
+        self.together: Gatherer[NewMessage, int] = Gatherer(self.write, most=MOST_TOGETHER)
 
-    async def enqueue(self, payload: Any, **options: Unpack[EnqueueOptions]) -> int:
-        """The new message's id. Visible at once, `delay` seconds from now, or at `run_at`."""
-        return (await self.enqueue_many([payload], **options))[0]
-
-    async def enqueue_many(self, payloads: Iterable[Any], **options: Unpack[EnqueueOptions]) -> list[int]:
+    async def write(self, new: Sequence[NewMessage]) -> list[int]:
         """The new ids in the order given: all of them are stored, or none."""
-        new = new_messages(self._config, payloads, **options)
-        if not new:
-            return []
         ids = await messages.enqueue(self._db, self._queue_id, new)
         if not ids:
             # The queue was deleted since; perhaps one of the same name has taken its place.
@@ -51,6 +48,25 @@ class Producer:
                 raise QueueNotFound(self.queue)
         self._db.hints.announce([self._queue_id])
         return ids
+
+
+class Producer:
+    """Puts messages into one queue."""
+
+    def __init__(self, inlet: Inlet, config: Config) -> None:
+        self.queue = inlet.queue
+        self._inlet = inlet
+        self._config = config
+
+    async def enqueue(self, payload: Any, **options: Unpack[EnqueueOptions]) -> int:
+        """The new message's id. Visible at once, `delay` seconds from now, or at `run_at`."""
+        [new] = new_messages(self._config, [payload], **options)
+        return await self._inlet.together.add(new)
+
+    async def enqueue_many(self, payloads: Iterable[Any], **options: Unpack[EnqueueOptions]) -> list[int]:
+        """The new ids in the order given: all of them are stored, or none."""
+        new = new_messages(self._config, payloads, **options)
+        return await self._inlet.write(new) if new else []
 
     def __repr__(self) -> str:
         return f"<Producer {self.queue}>"
@@ -75,10 +91,8 @@ def new_messages(
     checked_priority(priority)
     attempts = config.max_attempts if max_attempts is None else max_attempts
     checked_whole("max_attempts", attempts, least=1, most=2**31 - 1)
-    new = [
-        NewMessage(encode(payload, max_bytes=config.max_payload_bytes), priority, at, seconds, attempts)
-        for payload in payloads
-    ]
+    most_bytes = config.max_payload_bytes
+    new = [NewMessage(encode(payload, max_bytes=most_bytes), priority, at, seconds, attempts) for payload in payloads]
     if new:
         checked_batch("the number of messages in one call", len(new))
     return new

@@ -14,14 +14,16 @@ from typing import Any, Self
 from weakref import WeakSet
 
 from pgqrs.api.arguments import checked_whole
-from pgqrs.api.consumer import Consumer, Message
-from pgqrs.api.producer import Producer
+from pgqrs.api.consumer import Consumer
+from pgqrs.api.message import Message
+from pgqrs.api.producer import Inlet, Producer
 from pgqrs.api.run import Results
 from pgqrs.config import Config
 from pgqrs.db import migrations
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import CATALOGUE
 from pgqrs.db.tables import queues, workers, workflows
+from pgqrs.engine.holder import Holder
 from pgqrs.errors import ConfigError
 from pgqrs.names import checked_name
 
@@ -42,6 +44,8 @@ class Store:
         self._db = db
         self._schema_checked = False
         self._consumers: WeakSet[Consumer] = WeakSet()
+        # By queue id: what a store's producers enqueue at the same time goes in together.
+        self._inlets: dict[int, Inlet] = {}
         self.results = Results(self)
         # queue id -> until when (monotonic) nobody need ask again whether it has workers
         self._workers_known: dict[int, float] = {}
@@ -69,7 +73,10 @@ class Store:
         """Puts messages into the queue."""
         db = await self.ready()
         found = await queues.get(db, checked_name("queue", queue))
-        return Producer(db, self.config, queue=found.name, queue_id=found.queue_id)
+        inlet = self._inlets.get(found.queue_id)
+        if inlet is None:
+            inlet = self._inlets[found.queue_id] = Inlet(db, queue=found.name, queue_id=found.queue_id)
+        return Producer(inlet, self.config)
 
     async def consumer(self, queue: str, *, name: str | None = None, port: int = 0) -> Consumer:
         """Takes messages out of the queue, registered as a worker under `name`."""
@@ -80,14 +87,9 @@ class Store:
         worker_id = await workers.register(
             db, queue_id=found.queue_id, name=name, port=port, info={"pid": os.getpid()}
         )
-        consumer = Consumer(
-            db,
-            self.config,
-            queue=found.name,
-            queue_id=found.queue_id,
-            worker_id=worker_id,
-            registered=(name, port, {"pid": os.getpid()}),
-        )
+        registered = (name, port, {"pid": os.getpid()})
+        holder = Holder(db, queue=found.name, queue_id=found.queue_id, worker_id=worker_id, registered=registered)
+        consumer = Consumer(holder, self.config)
         self._consumers.add(consumer)
         return consumer
 

@@ -33,12 +33,14 @@ class Committer:
         self._db = db
         # The queues in which a parent, or a dead letter, may have become due by what is committed here.
         self._served = served
+        # Asked once: on older Pythons asking for the loop asks the operating system for the process's id each time.
+        self._loop = asyncio.get_running_loop()
         self._gathered: list[_Item] = []
         self._task: asyncio.Task[None] | None = None
 
     def write(self, write: Write) -> asyncio.Future[None]:
         """Done when it is durable; LeaseLost when the run is somebody else's by now."""
-        item = _Item(write, asyncio.get_running_loop().create_future())
+        item = _Item(write, self._loop.create_future())
         self._gathered.append(item)
         if self._task is None or self._task.done():
             # Outside: it serves every run, and must not end with the handler that happened to come first.

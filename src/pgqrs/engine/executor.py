@@ -38,7 +38,8 @@ class Executor:
         self._heartbeat = heartbeat
         # True when whoever cancels a task wants its run handed back. Else a cancellation came out of the handler.
         self.handing_back = False
-        install_task_factory(asyncio.get_running_loop())
+        self._loop = asyncio.get_running_loop()
+        install_task_factory(self._loop)
 
     def hold(self, claim: Claim) -> Held:
         """The lease is kept from now on, whether or not the run is executed yet."""
@@ -54,7 +55,7 @@ class Executor:
         Raises LeaseLost when the run is somebody else's by now: then nothing is recorded.
         """
         execution = Execution(claim, handler, db=self._db, config=self._config, committer=self._committer, held=held)
-        held.lost = _when_lost(execution, held)
+        held.lost = _when_lost(execution, held, self._loop)
         try:
             # It may have been lost before anybody could be told.
             execution.check_alive()
@@ -116,7 +117,7 @@ class Executor:
         arguments = handler.decode_input(execution.claim.input)
         context: Any = Context(execution)
         if not handler.is_async:
-            context = SyncContext(context, asyncio.get_running_loop())
+            context = SyncContext(context, self._loop)
         given = (context,) if handler.takes_context else ()
         tokens = current_branch.set(execution.root), current_context.set(context)
         try:
@@ -136,8 +137,8 @@ class Executor:
         return encode(value, max_bytes=self._config.max_payload_bytes)
 
 
-def _when_lost(execution: Execution, held: Held) -> Callable[[], None]:
-    loop, running = asyncio.get_running_loop(), asyncio.current_task()
+def _when_lost(execution: Execution, held: Held, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
+    running = asyncio.current_task(loop)
 
     def stop() -> None:
         if held.settling or running is None:

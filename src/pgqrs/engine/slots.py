@@ -34,6 +34,7 @@ class Slots:
         self.open = True
         # The last lease gave all that it was asked for, or something here has become due again: ask once more.
         self.more_is_likely = True
+        self._loop = asyncio.get_running_loop()
         self._execute = execute
         # Called when it may be worth leasing again.
         self._freed = freed
@@ -63,7 +64,7 @@ class Slots:
     def _begin(self) -> None:
         while self.ready and self.open and len(self.running) < self.size:
             claim, held = self.ready.popleft()
-            task = asyncio.create_task(self._execute(claim, held))
+            task = self._loop.create_task(self._execute(claim, held))
             self.running[task] = claim
             task.add_done_callback(self._done)
 

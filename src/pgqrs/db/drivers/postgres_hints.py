@@ -22,6 +22,8 @@ log = logging.getLogger("pgqrs.db")
 _NOTIFY = Query("notify", "select set_config('synchronous_commit', 'off', true), pg_notify(:channel, :payload)")
 # A payload may have less than 8,000 bytes; beyond that everybody may as well look.
 _MOST_BYTES = 7_900
+# After one the next waits so long: whoever enqueues one by one pays for a hint now and then, not for each.
+_GAP_SECONDS = 0.005
 _RECONNECT = Backoff(base=0.2, cap=3.0)
 
 
@@ -65,6 +67,7 @@ class Notifier:
             except Exception as error:  # noqa: BLE001 - whatever it is, it must not end close()
                 # A hint only: whoever waits will find the work by polling.
                 log.debug("hint not sent: %s", error)
+            await asyncio.sleep(_GAP_SECONDS)
 
 
 class Listener:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
+from typing import NamedTuple
 
 from pgqrs.db.database import Database, Kind, Row, store_call
 from pgqrs.db.queries import load
 from pgqrs.types import DeadLetter
 
 _SQL = load(__package__, "messages")
-_BEFORE_ALL = datetime(1970, 1, 1, tzinfo=UTC)
+BEFORE_ALL = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class NewMessage:
+class NewMessage(NamedTuple):
     """What is to be enqueued; `run_at` wins over `delay`."""
 
     payload: str
@@ -25,9 +26,11 @@ class NewMessage:
     max_attempts: int
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """A message in the hands of one worker, until `visible_after`."""
+class Lease(NamedTuple):
+    """A message in the hands of one worker, until `visible_after`.
+
+    A tuple, because it is made once per message: a frozen dataclass takes five times as long.
+    """
 
     message_id: int
     queue_id: int
@@ -41,11 +44,16 @@ class Lease:
     lease_token: int
     # Whose lease ran out before this one.
     taken_from: int | None = None
+    # Since when it had been visible (PostgreSQL).
+    due_at: datetime | None = None
 
     @property
     def fence(self) -> Fence:
         return (self.message_id, self.lease_token)
 
+
+_PRIORITY = itemgetter(Lease._fields.index("priority"))
+_AGE = itemgetter(Lease._fields.index("due_at"), Lease._fields.index("message_id"))
 
 # A message and the token under which the caller holds it.
 Fence = tuple[int, int]
@@ -57,7 +65,7 @@ async def enqueue(db: Database, queue_id: int, messages: Sequence[NewMessage]) -
     rows = await db.fetch(
         _SQL["enqueue_messages"],
         queue_id=queue_id,
-        given=[(m.payload, m.priority, m.run_at, m.delay, m.max_attempts) for m in messages],
+        given=messages,
     )
     # Ids grow in the order of insertion; the order in which rows are returned is not promised.
     return sorted(row[0] for row in rows)
@@ -104,8 +112,7 @@ async def lease(
             worker_id=worker_id,
             batch=batch,
         )
-        rows = sorted(rows, key=lambda row: (-row[4], row[10], row[0]))
-        return [Lease(*(*row[:10], row[11])) for row in rows]
+        return _in_order(rows)
     # In the writer's thread two statements cost no more than one, and the order of the first is known.
     picked = _within_limits(await db.fetch(_SQL["pick_messages"], queues=_listed(queue_ids), batch=batch), queues)
     if not picked:
@@ -117,7 +124,14 @@ async def lease(
         worker_id=worker_id,
     )
     by_id = {row[0]: row for row in taken}
-    return [Lease(*(*by_id[message_id], leased_by)) for message_id, _, leased_by in picked]
+    return [Lease._make((*by_id[message_id], leased_by, None)) for message_id, _, leased_by in picked]
+
+
+def _in_order(rows: list[Row]) -> list[Lease]:
+    """By priority, then age; the order in which an update returns its rows is not promised."""
+    rows.sort(key=_AGE)
+    rows.sort(key=_PRIORITY, reverse=True)
+    return list(map(Lease._make, rows))
 
 
 def _within_limits(picked: Sequence[Row], queues: Sequence[Source]) -> list[Row]:
@@ -128,6 +142,54 @@ def _within_limits(picked: Sequence[Row], queues: Sequence[Source]) -> list[Row]
             left[row[1]] -= 1
             allowed.append(row)
     return allowed
+
+
+class Band(NamedTuple):
+    """Priorities to look at, and since when what is there has been visible; of several the highest in use is read."""
+
+    lowest: int
+    highest: int
+    since: datetime
+
+
+class Turn(NamedTuple):
+    """What came of `settle_and_lease`: the new leases, and how many of the done were not this worker's any more."""
+
+    leases: list[Lease]
+    lost: int
+
+
+@store_call(Kind.STATEMENT, idempotent=True)
+async def settle_and_lease(
+    db: Database,
+    source: Source,
+    *,
+    worker_id: int,
+    batch: int,
+    done: Sequence[Fence] = (),
+    keep: bool = True,
+    known: Collection[int] = (),
+    bands: Sequence[Band] = (),
+) -> Turn:
+    """Archives what is done (deletes it unless `keep`), then leases up to `batch` more, both in one go.
+
+    `known` as for `lease`; it may hold what is done. With `bands` only those ranges are read (PostgreSQL).
+    """
+    if not db.dialect.is_postgres or db.retried or not batch:
+        settled = await (archive if keep else delete)(db, done) if done else ()
+        leases = await lease(db, [source], worker_id=worker_id, batch=batch, known=known) if batch else []
+        return Turn(leases, len(done) - len(settled))
+    rows = await db.fetch(
+        _SQL["settle_and_lease_in_bands" if bands else "settle_and_lease"],
+        bands=bands,
+        queue_id=source.queue_id,
+        lease_seconds=source.lease_seconds,
+        worker_id=worker_id,
+        batch=batch,
+        done=done,
+        keep=keep,
+    )
+    return Turn(_in_order(rows[:-1]), len(done) - rows[-1][1])
 
 
 @store_call(Kind.READ, idempotent=True)
@@ -185,6 +247,25 @@ async def release(db: Database, fences: Sequence[Fence], *, delay: float, count_
     return done
 
 
+class Return(NamedTuple):
+    """A message on its way back: visible again after `seconds`, with so many of its attempts used up."""
+
+    message_id: int
+    lease_token: int
+    seconds: float
+    attempts: int
+
+
+@store_call(Kind.STATEMENT, idempotent=True)
+async def hand_back(db: Database, returns: Sequence[Return]) -> set[int]:
+    """The ids that were handed back, each with its own delay; with all attempts used up it is a dead letter."""
+    done = _ids(await db.fetch(_SQL["hand_back"], given=returns))
+    if db.retried:
+        fences = [(each.message_id, each.lease_token) for each in returns]
+        done |= _ids(await db.fetch(_SQL["find_released"], given=_without(fences, done)))
+    return done
+
+
 @store_call(Kind.STATEMENT, idempotent=True)
 async def release_worker(db: Database, worker_id: int) -> int:
     """Hands back all that a worker holds; returns how many."""
@@ -200,7 +281,7 @@ async def dead_letters(
         _SQL["dead_letters"],
         queue_id=queue_id,
         most=limit,
-        after_time=after.dead_since if after else _BEFORE_ALL,
+        after_time=after.dead_since if after else BEFORE_ALL,
         after_id=after.id if after else 0,
     )
     return [

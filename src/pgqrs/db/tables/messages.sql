@@ -169,6 +169,18 @@ where message_id = given.id
   and leased_by is not null
 returning message_id;
 
+-- name: hand_back
+-- Each visible again after its own time, with as many attempts as are to count; a dead letter has had them all.
+update pgqrs_messages
+set visible_after = {after given.seconds},
+    leased_by = null,
+    attempts = given.attempts
+from {rows given: id id, token id, seconds seconds, attempts int}
+where message_id = given.id
+  and lease_token = given.token
+  and leased_by is not null
+returning message_id;
+
 -- name: find_released
 select m.message_id
 from {rows given: id id, token id}
