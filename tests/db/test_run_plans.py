@@ -14,10 +14,11 @@ HOT = {
     "yield_runs": (settling, {"given": [(1, "PAUSED", None, None, "x")]}),
     "yield_messages": (settling, {"given": [(1, None, 1.0, 1)]}),
     "settle": (settling, {}),
+    "settle_steps": (settling, {}),
     "claim_runs": (claims, {}),
     "start_runs": (claims, {"worker_id": 1, "given": [(1, 1, 1, 1)]}),
 }
-POSTGRES_ONLY = {"settle", "claim_runs"}
+POSTGRES_ONLY = {"settle", "settle_steps", "claim_runs"}
 
 
 @pytest.fixture

@@ -20,7 +20,11 @@ OVERRIDES: dict[str, set[str]] = {
     "0003_lighter_steps.postgres.sql": set(),  # drops what only PostgreSQL pays for
     "history.postgres.sql": {"lock_migrations", "history_exists", "schema_exists", "columns", "indexes"},
     "claims.postgres.sql": {"start_runs", "claim_runs"},
-    "settling.postgres.sql": {"settle"},  # the statements of settling.sql in one
+    "settling.postgres.sql": {
+        "settle",
+        "settle_steps",
+        "_held_and_recorded",
+    },  # the statements of settling.sql in one
     "messages.postgres.sql": {
         "lease_messages",
         "lease_limited_messages",

@@ -5,8 +5,7 @@ On PostgreSQL that is one statement in one round trip, unless others have to be 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pgqrs.db import lifecycle, triggering
@@ -21,9 +20,8 @@ from pgqrs.types import RunStatus
 _SQL = load(__package__, "settling")
 
 # The columns of `settle` that a row has no use for.
-_NO_STEP = (None,) * 8
 _NO_END = (None,) * 9
-_NO_EVENT = (None,) * 2
+_NO_EVENT: tuple[Any, Any] = (None, None)
 
 
 def _needed(db: Database, writes: Sequence[Write]) -> Kind:
@@ -72,45 +70,42 @@ async def hold(db: Database, fences: Sequence[RunFence]) -> set[RunFence]:
 
 async def record_steps(db: Database, writes: Sequence[Write]) -> None:
     """Steps of runs that are held."""
-    rows = [(write.fence[0], *step[:8]) for write in writes for step in _once_each(write)]
+    rows = [(write.fence[0], *step[:8]) for write in writes for step in _once_each(write.steps)]
     if rows:
         await db.execute(_SQL["record_steps"], given=rows)
 
 
-def _once_each(write: Write) -> Sequence[StepRecord]:
+def _once_each(steps: Sequence[StepRecord]) -> Sequence[StepRecord]:
     """A step that is mentioned twice is recorded as it was last."""
-    return write.steps if len(write.steps) <= 1 else list({step.step_id: step for step in write.steps}.values())
+    return steps if len(steps) <= 1 else list({step.step_id: step for step in steps}.values())
 
 
 # -- on PostgreSQL: one statement ----------------------------------------------------------------------------
 
 
 async def _settle_at_once(db: Database, writes: Sequence[Write], told: Sequence[Happening]) -> set[RunFence]:
-    events: dict[int, list[tuple[str, str | None]]] = {}
+    events: dict[int, list[tuple[Any, Any]]] = {}
     for happening in told:
         events.setdefault(happening.run_id, []).append((happening.event, happening.data))
-    given = [row for write in writes for row in _rows(write, events.pop(write.fence[0], ()))]
-    # In one order, as everybody locks.
-    given.sort(key=_message_id)
-    return {(row[0], row[1], row[2]) for row in await db.fetch(_SQL["settle"], given=given)}
-
-
-def _message_id(row: tuple[Any, ...]) -> Any:
-    return row[0]
-
-
-def _rows(write: Write, events: Sequence[tuple[str, str | None]]) -> Iterator[tuple[Any, ...]]:
-    """A write as rows of `settle`: each has one of its steps, its end, one of its events, as far as there are any."""
-    fence = write.fence[1:]
-    end = write.end
-    if end is None and not events and len(write.steps) == 1:
-        yield (*fence, *write.steps[0][:8], *_NO_END, *_NO_EVENT)
-        return
-    ends = () if end is None else (_columns(end),)
-    for step, ending, event in zip_longest(_once_each(write), ends, events):
-        yield (*fence, *(step[:8] if step else _NO_STEP), *(ending or _NO_END), *(event or _NO_EVENT))
-    if not write.steps and not ends and not events:
-        yield (*fence, *_NO_STEP, *_NO_END, *_NO_EVENT)
+    steps: list[tuple[Any, ...]] = []
+    ends: list[tuple[Any, ...]] = []
+    for (run_id, message_id, token), recorded, end, _, _ in writes:
+        steps += [(message_id, token, *step[:8]) for step in _once_each(recorded)]
+        if end is None and recorded and not events:
+            continue
+        # The end comes with the last event, which tells of it.
+        *earlier, last = events.pop(run_id, None) or [_NO_EVENT]
+        ends += [(message_id, token, *_NO_END, *event) for event in earlier]
+        if end is not None or last is not _NO_EVENT or not recorded:
+            ends.append((message_id, token, *(_NO_END if end is None else _columns(end)), *last))
+    if ends:
+        rows = await db.fetch(_SQL["settle"], steps=steps, ends=ends)
+    else:
+        rows = await db.fetch(_SQL["settle_steps"], steps=steps)
+    if len(rows) == len(steps) + len(ends):
+        return {write.fence for write in writes}
+    held = {(row[0], row[1]) for row in rows}
+    return {write.fence for write in writes if write.fence[1:] in held}
 
 
 def _columns(end: Ending | Yielding) -> tuple[Any, ...]:

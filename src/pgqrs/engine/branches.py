@@ -10,9 +10,16 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 current_branch: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("pgqrs_branch", default=None)
+
+
+class Place(NamedTuple):
+    """Where a step stands: its id, and its ordinal within its branch."""
+
+    step_id: str
+    ordinal: int
 
 
 class Branch:
@@ -43,16 +50,25 @@ class Branch:
         self._live.pop(self, None)
         self._changed()
 
-    def place(self, name: str) -> tuple[str, int]:
+    def close(self) -> None:
+        """Nobody listens any more."""
+        self._changed = _nothing
+
+    def place(self, name: str) -> Place:
         """The id and the ordinal of the next step of that name: `fetch`, `fetch#2`, `fetch@1`, `fetch@1#2`."""
-        step_id = self.place_unordered(name)
-        ordinal, self.ordinal = self.ordinal, self.ordinal + 1
-        return step_id, ordinal
+        ordinal = self.ordinal
+        self.ordinal = ordinal + 1
+        return Place(self.place_unordered(name), ordinal)
 
     def place_unordered(self, name: str) -> str:
         self.engaged = True
         count = self.counts[name] = self.counts.get(name, 0) + 1
-        return name + (f"@{self.path}" if self.path else "") + (f"#{count}" if count > 1 else "")
+        step_id = f"{name}@{self.path}" if self.path else name
+        return step_id if count == 1 else f"{step_id}#{count}"
+
+
+def _nothing() -> None:
+    """For whoever ends late."""
 
 
 def branch_of(step_id: str) -> str:

@@ -10,8 +10,8 @@ from pgqrs.db.tables import runs, workflows
 from pgqrs.db.tables.runs import RunRow
 from pgqrs.db.triggering import NewRuns
 from pgqrs.db.writes import StepRecord
-from pgqrs.engine.branches import outside
-from pgqrs.engine.execution import Execution, Place, Wait
+from pgqrs.engine.branches import Place, outside
+from pgqrs.engine.execution import Execution, Wait
 from pgqrs.errors import ExecutionFailed, RunCancelled
 from pgqrs.serialization import decode, encode
 from pgqrs.types import ENDED, RunStatus, StepStatus

@@ -16,8 +16,8 @@ from pgqrs.types import RunStatus
 
 # Beyond this the first waiter of a batch waits for the last; it also bounds one statement's parameters.
 MOST_PER_COMMIT = 500
-# From here on the first batch takes only half of what has gathered: then, and from then on, the handlers of one half
-# run while the other half is being written. Otherwise all of them would wait for the database, and it for them.
+# From here on a batch takes at most half of the writers that are about: then the handlers of one half run while the
+# other half is being written. Otherwise all of them would wait for the database, and the database for all of them.
 _WORTH_HALVING = 32
 
 
@@ -34,13 +34,13 @@ class Committer:
         # The queues in which a parent, or a dead letter, may have become due by what is committed here.
         self._served = served
         # Asked once: on older Pythons asking for the loop asks the operating system for the process's id each time.
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._gathered: list[_Item] = []
         self._task: asyncio.Task[None] | None = None
 
     def write(self, write: Write) -> asyncio.Future[None]:
         """Done when it is durable; LeaseLost when the run is somebody else's by now."""
-        item = _Item(write, self._loop.create_future())
+        item = _Item(write, self.loop.create_future())
         self._gathered.append(item)
         if self._task is None or self._task.done():
             # Outside: it serves every run, and must not end with the handler that happened to come first.
@@ -48,12 +48,13 @@ class Committer:
         return item.done
 
     async def _run(self) -> None:
-        most = len(self._gathered)
-        if most > _WORTH_HALVING:
-            most //= 2
+        before = 0
         while self._gathered:
-            await self._commit(self._next(min(most, MOST_PER_COMMIT)))
-            most = MOST_PER_COMMIT
+            about = before + len(self._gathered)
+            half = about if about <= _WORTH_HALVING else (about + 1) // 2
+            batch = self._next(min(half, MOST_PER_COMMIT))
+            before = len(batch)
+            await self._commit(batch)
 
     def _next(self, most: int) -> list[_Item]:
         """What goes together: of one run, what does not follow its end, nor record a step twice."""

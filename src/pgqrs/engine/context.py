@@ -22,9 +22,9 @@ from pgqrs.db.history import Emission
 from pgqrs.db.tables.runs import RecordedStep
 from pgqrs.db.writes import StepRecord
 from pgqrs.engine import waiting
-from pgqrs.engine.branches import current_branch, outside
+from pgqrs.engine.branches import Place, current_branch, outside
 from pgqrs.engine.children import Child, spawn
-from pgqrs.engine.execution import Execution, FailedStep, Place, Wait
+from pgqrs.engine.execution import Execution, FailedStep, Wait
 from pgqrs.engine.outcome import asked_delay, described, message_of, storable
 from pgqrs.engine.registry import return_type, shape_of
 from pgqrs.engine.threads import in_thread
@@ -180,7 +180,7 @@ class Context:
                 attempts,
                 execution.seconds() - began,
             )
-            await execution.record(record, emissions=emitted)
+            await execution.record(record, emitted)
             return None, decode(text, shape.returns)
         except PauseError as error:
             record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, attempts=attempts)
@@ -290,7 +290,7 @@ class Context:
         execution.begin()
         step = StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output="null")
         # Shielded as any step: when a sibling gives up, this is still recorded.
-        await asyncio.shield(execution.begun(outside(execution.record(step, emissions=[emission]))))
+        await asyncio.shield(execution.begun(outside(execution.record(step, [emission]))))
 
     # -- waiting -----------------------------------------------------------------------------------------
 

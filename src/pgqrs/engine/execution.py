@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from pgqrs.config import Config
 from pgqrs.db.claims import Claim
@@ -15,12 +16,14 @@ from pgqrs.db.driver import Driver
 from pgqrs.db.history import Emission
 from pgqrs.db.tables.runs import RecordedStep
 from pgqrs.db.writes import StepRecord, Write, Yielding
-from pgqrs.engine.branches import Branch, branch_of, current_branch
+from pgqrs.engine.branches import Branch, Place, branch_of, current_branch
 from pgqrs.engine.committer import Committer
 from pgqrs.engine.heartbeat import Held
 from pgqrs.engine.registry import Handler
 from pgqrs.errors import LeaseLost, NonDeterminism, RunCancelled
 from pgqrs.types import RunStatus, StepStatus
+
+log = logging.getLogger("pgqrs.run")
 
 # A task of the handler that has not used the context yet may be about to: it gets this long before the run is put to
 # rest without it. Longer waits belong into steps.
@@ -29,13 +32,6 @@ _GRACE_SECONDS = 1.0
 
 class Suspend(BaseException):
     """The run waits, perhaps for days: unwind, and give up the lease. No `except Exception` stops it."""
-
-
-class Place(NamedTuple):
-    """Where a step stands: its id, and its ordinal within its branch."""
-
-    step_id: str
-    ordinal: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +61,7 @@ class Execution:
         self, claim: Claim, handler: Handler, *, db: Driver, config: Config, committer: Committer, held: Held
     ) -> None:
         self.claim = claim
+        self._fence = claim.fence
         self.handler = handler
         self.db = db
         self.config = config
@@ -84,6 +81,9 @@ class Execution:
         self._landed: asyncio.Event | None = None
         self._live: dict[Branch, None] = {}
         self._leased = held.since
+        self._loop = committer.loop
+        # The task that executes it.
+        self.task: asyncio.Task[Any] | None = None
         # For measuring how long something takes: seconds since no particular time.
         self.seconds = time.monotonic if db.clock.now() is None else self._clock_seconds
         self.root = Branch("", self._live, None, self.settle_down)
@@ -103,7 +103,11 @@ class Execution:
             step_id = self.root.place_unordered(name)
             self._requested.add(step_id)
             return Place(step_id, -1)
-        step_id, ordinal = branch.place(name)
+        place = branch.place(name)
+        if not self.claim.steps:
+            # Nothing is on record that it could differ from.
+            return place
+        step_id, ordinal = place
         recorded = self._by_place.get((branch.path, ordinal))
         if recorded is not None and recorded.step_id != step_id:
             raise NonDeterminism(
@@ -111,7 +115,7 @@ class Execution:
                 "code has changed since; deploy the old code under this name, or reset the run"
             )
         self._requested.add(step_id)
-        return Place(step_id, ordinal)
+        return place
 
     def recorded(self, place: Place) -> RecordedStep | None:
         return self.claim.steps.get(place.step_id)
@@ -138,11 +142,11 @@ class Execution:
 
     # -- writing -----------------------------------------------------------------------------------------
 
-    async def record(self, *steps: StepRecord, emissions: Sequence[Emission] = ()) -> None:
+    async def record(self, step: StepRecord, emissions: Sequence[Emission] = ()) -> None:
         """Durable when it returns; what is emitted goes into the outbox with it."""
         self.check_alive()
         try:
-            await self._committer.write(Write(self.claim.fence, steps, None, tuple(emissions)))
+            await self._committer.write(Write(self._fence, (step,), None, tuple(emissions)))
         except LeaseLost:
             self.lost = True
             raise
@@ -180,6 +184,23 @@ class Execution:
         self.lost = True
         for body in self._bodies:
             body.cancel()
+
+    def on_lost(self) -> None:
+        """From the heartbeat's thread: the lease is gone."""
+        log.warning("run %d: lease lost", self.claim.run_id)
+        self._loop.call_soon_threadsafe(self._stop)
+
+    def _stop(self) -> None:
+        # An outcome on its way to the database hears there whether the lease still held.
+        if not self._held.settling and self.task is not None:
+            self.abandon()
+            self.task.cancel()
+
+    def close(self) -> None:
+        """Lets go of what refers back to it, so that it is gone at once and not when the garbage is collected."""
+        self._held.lost = self.task = None
+        self._live.clear()
+        self.root.close()
 
     def finish(self) -> None:
         self._in_flight -= 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any
 
 from pgqrs.config import Config
@@ -55,7 +54,8 @@ class Executor:
         Raises LeaseLost when the run is somebody else's by now: then nothing is recorded.
         """
         execution = Execution(claim, handler, db=self._db, config=self._config, committer=self._committer, held=held)
-        held.lost = _when_lost(execution, held, self._loop)
+        execution.task = asyncio.current_task(self._loop)
+        held.lost = execution.on_lost
         try:
             # It may have been lost before anybody could be told.
             execution.check_alive()
@@ -65,6 +65,7 @@ class Executor:
             await self._committer.write(Write(claim.fence, outcome.steps, outcome.end, has_parent=has_parent))
         finally:
             self._heartbeat.let_go(held)
+            execution.close()
         return outcome, error
 
     async def _outcome(self, execution: Execution, *, once: bool) -> tuple[Outcome, BaseException | None]:
@@ -135,22 +136,6 @@ class Executor:
             )
         execution.check_all_were_asked_for()
         return encode(value, max_bytes=self._config.max_payload_bytes)
-
-
-def _when_lost(execution: Execution, held: Held, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
-    running = asyncio.current_task(loop)
-
-    def stop() -> None:
-        if held.settling or running is None:
-            return
-        execution.abandon()
-        running.cancel()
-
-    def lost() -> None:
-        log.warning("run %d: lease lost", execution.claim.run_id)
-        loop.call_soon_threadsafe(stop)
-
-    return lost
 
 
 def _is_suspension(error: BaseException) -> bool:

@@ -7,8 +7,8 @@ from typing import Any
 
 from pgqrs.db import claims
 from pgqrs.db.writes import StepRecord
-from pgqrs.engine.branches import outside
-from pgqrs.engine.execution import Execution, Place, Wait
+from pgqrs.engine.branches import Place, outside
+from pgqrs.engine.execution import Execution, Wait
 from pgqrs.engine.outcome import described
 from pgqrs.errors import WaitTimeout
 from pgqrs.serialization import decode, encode

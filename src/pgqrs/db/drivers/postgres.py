@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -19,6 +19,7 @@ from pgqrs.db.database import Database, IntegrityViolation, Kind, Row
 from pgqrs.db.dialect import Dialect
 from pgqrs.db.driver import Owner
 from pgqrs.db.drivers.postgres_hints import Listener, Notifier
+from pgqrs.db.drivers.postgres_pool import ConnectionPool
 from pgqrs.db.hints import Hints
 from pgqrs.db.queries import Query, changed_rows
 from pgqrs.errors import ConnectionFailed, PgqrsError, SchemaNotInstalled
@@ -73,6 +74,11 @@ _ACTED_ON = (
 )
 # The connection broke: what was sent last may have been carried out.
 _BROKEN = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError, TimeoutError)
+
+# After these a connection does not go back into the pool: the next try shall reach a server that is there, and may
+# write. Nor after a timeout (the server may still be at it), nor after an argument that the client refused: the
+# statement is parsed then, its locks are taken, and no Sync has been sent.
+_UNFIT = (*_REFUSED, *_BROKEN, asyncpg.DataError)
 
 
 @dataclass(slots=True)
@@ -135,7 +141,7 @@ class PostgresDriver:
         self._loop = asyncio.get_running_loop()
         # A pooler in transaction mode keeps no setting and no prepared statement for us.
         self.pooled = config.statement_cache_size == 0
-        self._pool: Any = None
+        self._pool: ConnectionPool
         self._closed = False
         self._notifier = Notifier(self, config.schema)
         self._listener: Listener | None = None
@@ -172,25 +178,22 @@ class PostgresDriver:
         except _BROKEN as error:
             raise _unreachable(self._config, error) from error
 
-    async def _make_pool(self) -> Any:
-        config = self._config
-        pool = await asyncpg.create_pool(
-            config.dsn,
-            # No floor: asyncpg would complain about it, with a traceback, as long as the server is away.
-            min_size=0,
-            max_size=config.pool_size,
-            max_inactive_connection_lifetime=300,
-            timeout=10,
-            command_timeout=config.command_timeout_seconds,
-            statement_cache_size=0 if self.pooled else config.statement_cache_size,
-            server_settings={} if self.pooled else {**PINS, "application_name": "pgqrs"},
-            # Units of work leave nothing behind on a connection, so the usual reset (a round trip) is saved.
-            reset=_leave_as_it_is,
-        )
+    async def _make_pool(self) -> ConnectionPool:
+        pool = ConnectionPool(self._open_connection, size=self._config.pool_size)
         # Whatever is wrong with the DSN, the server or the role shall be said now.
         async with pool.acquire():
             pass
         return pool
+
+    async def _open_connection(self) -> Any:
+        config = self._config
+        return await asyncpg.connect(
+            config.dsn,
+            timeout=10,
+            command_timeout=config.command_timeout_seconds,
+            statement_cache_size=0 if self.pooled else config.statement_cache_size,
+            server_settings={} if self.pooled else {**PINS, "application_name": "pgqrs"},
+        )
 
     # -- units of work -----------------------------------------------------------------------------------
 
@@ -223,48 +226,46 @@ class PostgresDriver:
     ) -> T:
         """One try; raises `_Failed` for what is worth another."""
         sent = committing = False
-        one_statement = kind is Kind.STATEMENT
+        connection: Any = None
         try:
-            async with self._connection() as connection:
-                session = Session(connection, self.dialect, self.clock, self.journal, retried=retried)
-                sent = True
-                if kind is not Kind.UNIT and not self.pooled:
-                    return await work(session)
-                async with self._transaction(connection):
-                    result = await work(session)
-                    committing = True
-                return result
+            connection = await self._pool.take(self._config.command_timeout_seconds)
+            session = Session(connection, self.dialect, self.clock, self.journal, retried=retried)
+            sent = True
+            if kind is not Kind.UNIT and not self.pooled:
+                return await work(session)
+            async with self._transaction(connection):
+                result = await work(session)
+                committing = True
+            return result  # noqa: TRY300 - one way out is enough
         except PgqrsError:
             raise
-        except _UNDONE as error:
-            raise _Failed(error, reply_lost=False) from error
-        except _REFUSED as error:
-            raise _Failed(error, reply_lost=False) from error
-        except asyncpg.IntegrityConstraintViolationError as error:
-            raise IntegrityViolation(str(error)) from error
-        except _BROKEN as error:
-            if isinstance(error, asyncpg.InterfaceError) and not _is_closed(error):
-                raise
-            in_doubt = committing or (sent and one_statement and not self.pooled)
-            raise _Failed(error, reply_lost=in_doubt) from error
-        except asyncpg.PostgresError as error:
-            raise _refusal(error, self._config) from error
-
-    @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Any]:
-        async with self._pool.acquire(timeout=self._config.command_timeout_seconds) as connection:
-            try:
-                yield connection
-            except (*_REFUSED, *_BROKEN, asyncpg.DataError):
-                # Not back into the pool: the next try shall reach a server that is there, and may write. Nor after
-                # a timeout (the pool would wait for the cancellation as long again), nor after an argument that
-                # the client refused: the statement is parsed then, its locks taken, and no Sync has been sent.
-                _end(connection)
-                raise
-            except asyncio.CancelledError:
-                # Also where no transaction was begun: between Parse and Sync one is open all the same, with locks.
+        except asyncio.CancelledError:
+            # Also where no transaction was begun: between Parse and Sync one is open all the same, with locks.
+            if connection is not None:
                 await _rolled_back(connection)
+            raise
+        except Exception as error:
+            if isinstance(error, _UNFIT):
+                _end(connection)
+            in_doubt = committing or (sent and kind is Kind.STATEMENT and not self.pooled)
+            explained = self._explained(error, in_doubt=in_doubt)
+            if explained is error:
                 raise
+            raise explained from error
+        finally:
+            if connection is not None:
+                self._pool.give(connection)
+
+    def _explained(self, error: Exception, *, in_doubt: bool) -> Exception:
+        """What it means for the call: worth another try, something for a person, or an error of ours as it is."""
+        if isinstance(error, (*_UNDONE, *_REFUSED)):
+            return _Failed(error, reply_lost=False)
+        if isinstance(error, asyncpg.IntegrityConstraintViolationError):
+            return IntegrityViolation(str(error))
+        if isinstance(error, _BROKEN):
+            mistaken = isinstance(error, asyncpg.InterfaceError) and not _is_closed(error)
+            return error if mistaken else _Failed(error, reply_lost=in_doubt)
+        return _refusal(error, self._config) if isinstance(error, asyncpg.PostgresError) else error
 
     @asynccontextmanager
     async def _transaction(self, connection: Any) -> AsyncIterator[None]:
@@ -326,8 +327,7 @@ class _Failed(Exception):
 
 
 def _end(connection: Any) -> None:
-    # A pool that was terminated meanwhile has taken the connection back, and says so.
-    with suppress(asyncpg.InterfaceError):
+    if connection is not None:
         connection.terminate()
 
 
@@ -341,10 +341,6 @@ async def _rolled_back(connection: Any) -> None:
         # Cancelled once more, or broken: the pool must not get a connection that is still busy.
         _end(connection)
         raise
-
-
-async def _leave_as_it_is(connection: Any) -> None:
-    del connection
 
 
 def _is_closed(error: asyncpg.InterfaceError) -> bool:
