@@ -6,8 +6,8 @@ import pgqrs
 from benchmarks.scenarios.looking import ARCHIVED, LEFT, Look, expect
 from benchmarks.scenarios.place import QUEUE, Place, enqueue
 
-BATCH, RAW_BATCH = 500, 1_000
-SETTINGS = f"dequeue({BATCH}), a handler per message, archive_many"
+CONCURRENCY, RAW_BATCH = 500, 1_000
+SETTINGS = f"consumer.process(handler, concurrency={CONCURRENCY}), one process"
 
 
 async def handle(_message: pgqrs.Message) -> None:
@@ -15,14 +15,8 @@ async def handle(_message: pgqrs.Message) -> None:
 
 
 async def process(consumer: pgqrs.Consumer) -> None:
-    """Everything through the handler, until it is cancelled or nothing is left.
-
-    The one place to change when consumers take a handler themselves.
-    """
-    while taken := await consumer.dequeue(BATCH):
-        for message in taken:
-            await handle(message)
-        await consumer.archive_many(taken)
+    """Everything through the handler, until it is cancelled or nothing is left."""
+    await consumer.process(handle, concurrency=CONCURRENCY, until_idle=True)
 
 
 async def drain(place: Place) -> dict[str, Any]:

@@ -10,8 +10,17 @@ where m.message_id = given.message_id
 order by m.message_id
 {lock m};
 
--- name: record_steps
+-- name: _first_wins
 -- The first recorded result wins for ever.
+on conflict (run_id, step_id) do update
+set status = excluded.status,
+    output = excluded.output,
+    error = excluded.error,
+    attempts = excluded.attempts,
+    completed_at = excluded.completed_at
+where pgqrs_workflow_steps.status <> 'SUCCESS'
+
+-- name: record_steps
 insert into pgqrs_workflow_steps
     (run_id, step_id, ordinal, status, input, output, error, attempts, started_at, completed_at)
 select given.run_id, given.step_id, given.ordinal, given.status, given.input, given.output, given.error,
@@ -19,13 +28,20 @@ select given.run_id, given.step_id, given.ordinal, given.status, given.input, gi
 from {rows given: run_id id, step_id text, ordinal int, status text, input json, output json, error json, attempts int, seconds seconds}
 where true
 order by given.position
-on conflict (run_id, step_id) do update
-set status = excluded.status,
-    output = excluded.output,
-    error = excluded.error,
-    attempts = excluded.attempts,
-    completed_at = excluded.completed_at
-where pgqrs_workflow_steps.status <> 'SUCCESS';
+{include _first_wins};
+
+-- name: record_held_steps
+-- As record_steps, of those runs that are still held: as many rows change as there are of those.
+insert into pgqrs_workflow_steps
+    (run_id, step_id, ordinal, status, input, output, error, attempts, started_at, completed_at)
+select m.run_id, given.step_id, given.ordinal, given.status, given.input, given.output, given.error,
+    given.attempts, {after -given.seconds}, case when given.status in ('SUCCESS', 'ERROR') then {now} end
+from {rows given: message_id id, token id, step_id text, ordinal int, status text, input json, output json, error json, attempts int, seconds seconds}
+cross join pgqrs_messages as m
+where m.message_id = given.message_id
+  and m.lease_token = given.token
+  and m.leased_by is not null
+{include _first_wins};
 
 -- name: end_runs
 update pgqrs_workflow_runs

@@ -60,20 +60,25 @@ class Committer:
         """What goes together: of one run, what does not follow its end, nor record a step twice."""
         batch: list[_Item] = []
         rest: list[_Item] = []
-        taken: dict[int, set[str]] = {}
+        first: dict[int, Write] = {}
+        # Of the few runs that have several writes here: the steps in them.
+        steps: dict[int, set[str]] = {}
         closed: set[int] = set()
         for item in self._gathered:
             write = item.write
             run_id = write.fence[0]
-            steps = {step.step_id for step in write.steps}
-            known = taken.setdefault(run_id, steps)
-            if len(batch) >= most or run_id in closed or (known is not steps and known & steps):
+            earlier = first.setdefault(run_id, write)
+            fits = len(batch) < most and run_id not in closed
+            if fits and earlier is not write:
+                known = steps.setdefault(run_id, {step.step_id for step in earlier.steps})
+                mine = {step.step_id for step in write.steps}
+                fits = not known & mine
+                known |= mine
+            if fits:
+                batch.append(item)
+            else:
                 rest.append(item)
-                closed.add(run_id)
-                continue
-            batch.append(item)
-            known |= steps
-            if write.end is not None:
+            if not fits or write.end is not None:
                 closed.add(run_id)
         self._gathered = rest
         return batch
@@ -92,7 +97,9 @@ class Committer:
             return
         for item in batch:
             _settle(item, None if item.write.fence in held else _lost(item.write.fence))
-        self._announce([item.write for item in batch if item.write.fence in held])
+        telling = [w for w, _ in batch if (w.end is not None or w.emissions) and w.fence in held]
+        if telling or self._db.journal.published:
+            self._announce(telling)
 
     def _announce(self, writes: Sequence[Write]) -> None:
         """To those who wait for a run's end, for its children's, or for what is to be published."""

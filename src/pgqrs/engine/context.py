@@ -180,12 +180,15 @@ class Context:
                 attempts,
                 execution.seconds() - began,
             )
-            await execution.record(record, emitted)
+            await execution.write(record, emitted)
             return None, decode(text, shape.returns)
         except PauseError as error:
             record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, attempts=attempts)
             return Wait(message_of(error) or place.step_id, record), None
-        except (LeaseLost, RunCancelled):
+        except LeaseLost:
+            execution.lost = True
+            raise
+        except RunCancelled:
             raise
         except Exception as error:  # noqa: BLE001 - a step may raise anything
             return await self._failed(place, error, retry, attempts, execution.seconds() - began), None

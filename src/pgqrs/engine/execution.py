@@ -14,10 +14,11 @@ from pgqrs.config import Config
 from pgqrs.db.claims import Claim
 from pgqrs.db.driver import Driver
 from pgqrs.db.history import Emission
-from pgqrs.db.tables.runs import RecordedStep
+from pgqrs.db.tables.runs import RecordedStep, RunRow
 from pgqrs.db.writes import StepRecord, Write, Yielding
 from pgqrs.engine.branches import Branch, Place, branch_of, current_branch
 from pgqrs.engine.committer import Committer
+from pgqrs.engine.gathering import Gatherer
 from pgqrs.engine.heartbeat import Held
 from pgqrs.engine.registry import Handler
 from pgqrs.errors import LeaseLost, NonDeterminism, RunCancelled
@@ -82,6 +83,8 @@ class Execution:
         self._live: dict[Branch, None] = {}
         self._leased = held.since
         self._loop = committer.loop
+        # How its children ended, asked for many at once.
+        self.children: Gatherer[int, RunRow | None] | None = None
         # The task that executes it.
         self.task: asyncio.Task[Any] | None = None
         # For measuring how long something takes: seconds since no particular time.
@@ -142,11 +145,15 @@ class Execution:
 
     # -- writing -----------------------------------------------------------------------------------------
 
-    async def record(self, step: StepRecord, emissions: Sequence[Emission] = ()) -> None:
-        """Durable when it returns; what is emitted goes into the outbox with it."""
+    def write(self, step: StepRecord, emissions: Sequence[Emission] = ()) -> asyncio.Future[None]:
+        """Done when it is durable; what is emitted goes into the outbox with it."""
         self.check_alive()
+        return self._committer.write(Write(self._fence, (step,), None, tuple(emissions) if emissions else ()))
+
+    async def record(self, step: StepRecord, emissions: Sequence[Emission] = ()) -> None:
+        """As `write`, and remembers when it turns out that the lease is lost."""
         try:
-            await self._committer.write(Write(self._fence, (step,), None, tuple(emissions)))
+            await self.write(step, emissions)
         except LeaseLost:
             self.lost = True
             raise
@@ -198,7 +205,7 @@ class Execution:
 
     def close(self) -> None:
         """Lets go of what refers back to it, so that it is gone at once and not when the garbage is collected."""
-        self._held.lost = self.task = None
+        self._held.lost = self.task = self.children = None
         self._live.clear()
         self.root.close()
 
