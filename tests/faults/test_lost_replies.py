@@ -261,8 +261,8 @@ async def test_a_trigger_with_a_key_finds_what_its_first_try_made(store, flow, l
     assert [each.run_id for each in await flow.runs(store)] == [run_id]
 
 
-async def test_a_trigger_without_a_key_is_reported_as_unknown_and_not_repeated(store, flow, lose_commit):
-    lose_commit()
+async def test_a_trigger_without_a_key_is_reported_as_unknown_and_not_repeated(store, flow, lose_reply):
+    lose_reply("trigger_runs")
     with pytest.raises(pgqrs.ConnectionFailed) as caught:
         await flow.trigger(1).execute(store)
 

@@ -1,5 +1,5 @@
 -- name: claim_runs
--- One round trip: find, lease, start. Each run is looked at as it was before, too: one that nobody has begun has no steps.
+-- One round trip: find, lease, start. The last column tells whether there are steps to be read.
 -- A run that has ended meanwhile gives no row.
 {include _picked},
 -- At most so many of each queue: they come by priority, so the first of each are those.
@@ -24,20 +24,18 @@ taken as (
 update pgqrs_workflow_runs as r
 set status = 'RUNNING',
     attempt = taken.attempts,
-    started_at = coalesce(before.started_at, {now}),
+    started_at = coalesce(r.started_at, {now}),
     worker_id = :worker_id,
     paused_at = null,
     waiting_for = null,
     updated_at = {now}
 from taken
-cross join pgqrs_workflow_runs as before
-where before.run_id = taken.run_id
-  and r.run_id = taken.run_id
+where r.run_id = taken.run_id
   and r.status not in ('SUCCESS', 'ERROR', 'CANCELLED')
 returning taken.message_id, taken.queue_id, taken.payload, taken.run_id, taken.priority, taken.visible_after,
     taken.enqueued_at, taken.attempts, taken.max_attempts, taken.lease_token, taken.taken_from,
     taken.due_at, r.workflow_id, {text r.input}, r.max_attempts, r.parent_run_id, r.created_at, {text r.attributes},
-    before.started_at is null;
+    exists (select 1 from pgqrs_workflow_steps as s where s.run_id = r.run_id);
 
 -- name: start_runs
 -- As the common text, and: the messages stay locked meanwhile, so that a pause that comes between waits, or is seen.

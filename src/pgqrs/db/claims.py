@@ -79,7 +79,7 @@ async def claim(
     # By priority, then age.
     rows.sort(key=lambda row: (-row[4], row[11], row[0]))
     leases = [Lease(*row[:12]) for row in rows]
-    begun = [row[3] for row in rows if not row[18]]
+    begun = [row[3] for row in rows if row[18]]
     found = await runs.recorded_steps(db, begun) if begun else {}
     await _tell_leases(db, leases, worker_id)
     return [
