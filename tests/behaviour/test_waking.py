@@ -136,12 +136,6 @@ async def test_an_idle_consumer_asks_at_most_once_a_second(ready):
     assert len(statements) <= 6, statements
 
 
-async def waiting_and_cancelled(consumer):
-    task = await waiting(consumer)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-
-
 async def test_iteration_hands_out_messages_as_they_come(ready):
     producer = await ready.producer("tasks")
     await producer.enqueue_many(range(3))

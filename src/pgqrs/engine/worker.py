@@ -170,7 +170,7 @@ class WorkerLoop:
                 self._slots.more_is_likely = True
                 await self._freed.wait()
                 return
-            if leased or self._stopping.is_set():
+            if (leased and self._slots.more_is_likely) or self._stopping.is_set():
                 return
             await self._end_lost()
             # Meanwhile it asks only when something falls due; stop and hints ring the bell.
@@ -219,7 +219,7 @@ class WorkerLoop:
 
     def _on_freed(self) -> None:
         self._freed.set()
-        if self._bell is not None:
+        if self._bell is not None and self._slots.more_is_likely:
             self._bell.ring()
 
     async def _execute(self, claim: Claim, held: Held) -> None:
