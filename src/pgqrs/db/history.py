@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from pgqrs.db.database import Database, Kind, store_call
 from pgqrs.db.queries import load
@@ -19,8 +19,7 @@ _SQL = load(__package__, "history")
 TYPE_PREFIX = "pgqrs.run."
 
 
-@dataclass(frozen=True, slots=True)
-class Happening:
+class Happening(NamedTuple):
     """Something that happened to a run; `data` is JSON."""
 
     run_id: int

@@ -34,57 +34,77 @@ recorded as (
 select message_id, token from held;
 
 -- name: settle
+-- Deleting the message of what has ended, and putting back that of what rests, is the fence of those.
 {include _held_and_recorded},
-settled as materialized (
-    select m.run_id, ends.*
+-- After the steps' fences: a run's last steps come with its end, and their message must not be gone by then.
+ends as materialized (
+    select ends.*, (select count(*) from held) as after_steps
     from {rows ends: message_id id, token id, status text, output json, error json, last_error text, signature text, waiting_for text, run_at time, delay seconds, give_back int, event_type text, event_data json}
+),
+gone as (
+    delete from pgqrs_messages as m
+    using ends
+    where m.message_id = ends.message_id
+      and m.lease_token = ends.token
+      and m.leased_by is not null
+      and ends.status in ('SUCCESS', 'ERROR')
+      and ends.after_steps >= 0
+    returning m.run_id, ends.*
+),
+ended as (
+    update pgqrs_workflow_runs as r
+    set status = gone.status,
+        output = gone.output,
+        error = gone.error,
+        last_error = gone.last_error,
+        error_signature = gone.signature,
+        completed_at = {now},
+        updated_at = {now}
+    from gone
+    where r.run_id = gone.run_id
+),
+-- Retried, asleep, waiting: the run is nobody's until its message is visible again.
+put_back as (
+    update pgqrs_messages as m
+    set visible_after = coalesce(ends.run_at, {after ends.delay}),
+        leased_by = null,
+        attempts = m.attempts - ends.give_back
+    from ends
+    where m.message_id = ends.message_id
+      and m.lease_token = ends.token
+      and m.leased_by is not null
+      and ends.status in ('PENDING', 'RUNNING', 'PAUSED')
+      and ends.after_steps >= 0
+    returning m.run_id, ends.*
+),
+rested as (
+    update pgqrs_workflow_runs as r
+    set status = put_back.status,
+        error = coalesce(put_back.error, r.error),
+        last_error = coalesce(put_back.last_error, r.last_error),
+        waiting_for = put_back.waiting_for,
+        paused_at = case when put_back.status = 'PAUSED' then {now} end,
+        updated_at = {now}
+    from put_back
+    where r.run_id = put_back.run_id
+),
+-- Events that come without an end.
+noted as materialized (
+    select m.run_id, ends.*
+    from ends
     cross join pgqrs_messages as m
     where m.message_id = ends.message_id
       and m.lease_token = ends.token
       and m.leased_by is not null
-    order by m.message_id, ends.position
+      and ends.status is null
     {lock m}
 ),
-ended as (
-    update pgqrs_workflow_runs as r
-    set status = settled.status,
-        output = settled.output,
-        error = settled.error,
-        last_error = settled.last_error,
-        error_signature = settled.signature,
-        completed_at = {now},
-        updated_at = {now}
-    from settled
-    where r.run_id = settled.run_id
-      and settled.status in ('SUCCESS', 'ERROR')
-),
-gone as (
-    delete from pgqrs_messages as m
-    using settled
-    where m.message_id = settled.message_id
-      and settled.status in ('SUCCESS', 'ERROR')
-),
--- Retried, asleep, waiting: the run is nobody's until its message is visible again.
-rested as (
-    update pgqrs_workflow_runs as r
-    set status = settled.status,
-        error = coalesce(settled.error, r.error),
-        last_error = coalesce(settled.last_error, r.last_error),
-        waiting_for = settled.waiting_for,
-        paused_at = case when settled.status = 'PAUSED' then {now} end,
-        updated_at = {now}
-    from settled
-    where r.run_id = settled.run_id
-      and settled.status in ('PENDING', 'RUNNING', 'PAUSED')
-),
-put_back as (
-    update pgqrs_messages as m
-    set visible_after = coalesce(settled.run_at, {after settled.delay}),
-        leased_by = null,
-        attempts = m.attempts - settled.give_back
-    from settled
-    where m.message_id = settled.message_id
-      and settled.status in ('PENDING', 'RUNNING', 'PAUSED')
+settled as (
+    select * from noted
+    union all
+    select * from gone
+    union all
+    select * from put_back
 ),
 told as (
     insert into pgqrs_workflow_events (run_id, event_type, data, created_at)

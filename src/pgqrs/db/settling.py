@@ -6,6 +6,7 @@ On PostgreSQL that is one statement in one round trip, unless others have to be 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from pgqrs.db import lifecycle, triggering
@@ -99,6 +100,8 @@ async def _settle_at_once(db: Database, writes: Sequence[Write], told: Sequence[
         if end is not None or last is not _NO_EVENT or not recorded:
             ends.append((message_id, token, *(_NO_END if end is None else _columns(end)), *last))
     if ends:
+        # In one order, as everybody locks; what belongs to one run stays in its own.
+        ends.sort(key=itemgetter(0))
         rows = await db.fetch(_SQL["settle"], steps=steps, ends=ends)
     else:
         rows = await db.fetch(_SQL["settle_steps"], steps=steps)

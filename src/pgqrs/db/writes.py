@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, cast
 
@@ -33,8 +32,7 @@ class StepRecord(NamedTuple):
     is_again: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """SUCCESS or ERROR, for good."""
 
     status: RunStatus
@@ -44,8 +42,7 @@ class Ending:
     signature: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Yielding:
+class Yielding(NamedTuple):
     """The run goes on later: at `run_at`, or `delay` seconds from now, or when what it waits for happens."""
 
     status: RunStatus
@@ -72,8 +69,11 @@ class Write(NamedTuple):
 
 def happenings(write: Write) -> list[Happening]:
     """What a write tells the history of its run."""
-    if write.end is None and len(write.steps) == 1 and write.steps[0].error is None:
-        return []
+    if all(step.error is None for step in write.steps):
+        if write.end is None:
+            return []
+        if write.end.status is RunStatus.SUCCESS:
+            return [Happening(write.fence[0], EventType.SUCCEEDED)]
     # A step that is put back so that the next attempt runs it anew has failed, and was told of, before.
     failed = [step for step in write.steps if step.error is not None and not step.is_again]
     told: list[tuple[EventType, dict[str, Any]]] = [

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from pgqrs.db.tables.runs import RunRow
 from pgqrs.db.writes import Ending, StepRecord, Yielding
@@ -24,8 +24,7 @@ NO_HANDLER = "no_handler_registered"
 _LONGEST_WITHOUT_HANDLER = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What is to be recorded of a pass: its last steps, and how it ended."""
 
     end: Ending | Yielding

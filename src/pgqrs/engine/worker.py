@@ -223,8 +223,12 @@ class WorkerLoop:
             self._bell.ring()
 
     async def _execute(self, claim: Claim, held: Held) -> None:
+        handler = self.service.handler(claim.workflow_id)
         try:
-            end = await self._executed(claim, held)
+            if handler is None:
+                end = await self._without_handler(claim, held)
+            else:
+                (end, _), _ = await self._executor.execute(claim, handler, held)
         except LeaseLost as error:
             log.warning("run %d: %s", claim.run_id, error)
             return
@@ -236,11 +240,8 @@ class WorkerLoop:
             # It is due again some time, perhaps before what the idle worker waits for.
             self._slots.more_is_likely = True
 
-    async def _executed(self, claim: Claim, held: Held) -> Ending | Yielding:
-        handler = self.service.handler(claim.workflow_id)
-        if handler is not None:
-            outcome, _ = await self._executor.execute(claim, handler, held)
-            return outcome.end
+    async def _without_handler(self, claim: Claim, held: Held) -> Ending | Yielding:
+        """Another worker may have its code, or this one some day."""
         self._heartbeat.let_go(held)
         before = await runs.get(self._db, claim.run_id)
         end = without_handler(before, now=claim.now, grace_seconds=self._config.no_handler_grace_seconds)
