@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
@@ -18,9 +16,6 @@ _CONTEXT_NAMES = frozenset({"ctx", "context", "_ctx", "workflow_ctx", "wf_ctx"})
 
 # The handlers that this process's workers serve, by workflow: they tell `run.output()` its type.
 served: dict[str, Handler] = {}
-
-# Weak: a function that is made anew in each run is forgotten with it.
-_shapes: weakref.WeakKeyDictionary[Callable[..., Any], Shape] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,21 +106,20 @@ class Shape(NamedTuple):
     returns: Any
 
 
-_ASYNC, _PLAIN = Shape(is_async=True, returns=Any), Shape(is_async=False, returns=Any)
+_PLAIN = Shape(is_async=False, returns=Any)
+_REMEMBERED = "__pgqrs_shape__"
 
 
 def shape_of(function: Callable[..., Any]) -> Shape:
-    """Worked out once for each function: reading annotations takes longer than all else that a step needs."""
-    if type(function) is FunctionType and not function.__annotations__ and not function.__dict__:
-        return _ASYNC if function.__code__.co_flags & inspect.CO_COROUTINE else _PLAIN
-    try:
-        known = _shapes.get(function)
-    except TypeError:  # nothing that can be remembered
+    """Remembered for each function: reading annotations takes longer than all else that a step needs."""
+    if type(function) is not FunctionType:
         return Shape(inspect.iscoroutinefunction(function), return_type(function))
-    if known is None:
+    remembered: tuple[int, Shape] = function.__dict__.get(_REMEMBERED, (0, _PLAIN))
+    owner, known = remembered
+    # Whoever wraps a function copies its attributes, too: what is remembered names whose it is.
+    if owner != id(function):
         known = Shape(inspect.iscoroutinefunction(function), return_type(function))
-        with contextlib.suppress(TypeError):
-            _shapes[function] = known
+        function.__dict__[_REMEMBERED] = (id(function), known)
     return known
 
 

@@ -218,6 +218,8 @@ class WorkerLoop:
         self._slots.take([(claim, self._executor.hold(claim)) for claim in claimed])
 
     def _on_freed(self) -> None:
+        if self._freed.is_set():
+            return
         self._freed.set()
         if self._bell is not None and self._slots.more_is_likely:
             self._bell.ring()
