@@ -290,6 +290,37 @@ async def test_two_workers_never_execute_the_same_run_at_once(live_store, flow):
     assert not overlaps
 
 
+async def test_what_was_only_leased_ahead_is_handed_back_at_once_and_uncounted(live_store, flow, monkeypatch):
+    from pgqrs.engine import slots
+
+    monkeypatch.setattr(slots._Pace, "ahead", lambda _self, _most: 3)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def handler(ctx):
+        begun.set()
+        await go_on.wait()
+
+    worker = await pgqrs.consumer("w", 0, "flow").handler(handler).concurrency(1).create(live_store)
+    polling = asyncio.create_task(worker.poll_forever())
+    run_ids = await flow.trigger_many([None] * 4).execute(live_store)
+    async with asyncio.timeout(20):
+        await begun.wait()
+        while [(await flow.get_run(each, live_store)).status for each in run_ids] != ["RUNNING"] * 4:
+            await asyncio.sleep(0)
+        worker.stop()
+        # The one at work goes on; the others are there for anybody.
+        while [(await flow.get_run(each, live_store)).status for each in run_ids[1:]] != ["PENDING"] * 3:
+            await asyncio.sleep(0)
+    go_on.set()
+    await polling
+
+    other = await pgqrs.consumer("other", 0, "flow").handler(lambda ctx: ctx.attempt).create(live_store)
+    await other.run_until_idle()
+    await other.close()
+    done = [await flow.get_run(each, live_store) for each in run_ids]
+    assert [(run.status, run.attempt) for run in done] == [("SUCCESS", 1)] * 4
+
+
 @pytest.mark.parametrize("kind", ["async", "plain"])
 async def test_a_run_that_was_handed_back_is_not_worked_on_any_more(live_store, flow, kind):
     begun, go_on = threading.Event(), threading.Event()
