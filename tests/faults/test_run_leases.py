@@ -117,9 +117,11 @@ async def test_a_stale_token_writes_nothing(rig, lose):
     await lose(rig, run_id)
     before = await rig.rows()
 
-    for what, end in WRITES.items():
-        held = await settling.commit(rig.db, [Write(claim.fence, (STEP,), end)])
-        assert (what, held, await rig.rows()) == (what, set(), before)
+    failed = StepRecord("stale", 0, StepStatus.ERROR, error='{"type": "E", "message": ""}')
+    for step in (STEP, failed):
+        for what, end in WRITES.items():
+            held = await settling.commit(rig.db, [Write(claim.fence, (step,), end)])
+            assert (what, held, await rig.rows()) == (what, set(), before)
     assert await claims.take_signal(rig.db, claim.fence, STEP, name="go") == (False, None)
     assert await claims.spawn(rig.db, claim.fence, STEP, rig.new_runs()) is None
 
