@@ -74,7 +74,11 @@ def resident_mb(pid: int) -> float:
 def cpu_seconds(pid: int) -> float:
     """What the process has used so far, its children that have ended included."""
     # The name in parentheses may hold blanks; the fields after it do not.
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        # It has just ended: what it used is its parent's by now.
+        return 0.0
     return sum(map(int, fields[11:15])) / TICKS
 
 
