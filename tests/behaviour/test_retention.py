@@ -557,7 +557,8 @@ async def test_a_janitor_with_nothing_to_do_asks_one_question(store, past, reten
     with faults.recorded() as points:
         await janitor.turn()
 
-    assert [point.name for point in points if point.phase == "sql"] == ["due_ranges"]
+    # A hint of what was triggered above may still be on its way.
+    assert [point.name for point in points if point.phase == "sql" and point.name != "notify"] == ["due_ranges"]
 
 
 async def test_one_janitor_works_while_the_others_leave_it_to_that_one(
