@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from dataclasses import dataclass
 from functools import partial
 
@@ -369,21 +368,29 @@ async def test_a_slow_handler_keeps_its_lease(live_store, kind):
     await live_store.create_queue("tasks")
     await (await live_store.producer("tasks")).enqueue("x")
     consumer, other = await live_store.consumer("tasks"), await live_store.consumer("tasks")
-    stolen = []
+    stolen, renewals, outlived = [], [], threading.Event()
+
+    def count(point):
+        # They are a third of a lease apart: after the fourth the lease that it began with is over.
+        if point == ("after", "messages.extend"):
+            renewals.append(point)
+            if len(renewals) == 4:
+                outlived.set()
 
     async def blocks(message):
-        time.sleep(1.6)
+        assert outlived.wait(20)
         stolen.extend(await other.dequeue())
 
     async def waits(message):
-        await asyncio.sleep(1.6)
+        assert await asyncio.to_thread(outlived.wait, 20)
         stolen.extend(await other.dequeue())
 
     def plain(message):
-        time.sleep(1.6)
+        assert outlived.wait(20)
 
     handler = {"blocks the loop": blocks, "waits": waits, "plain": plain}[kind]
-    assert await consumer.process(handler, lease_seconds=1, until_idle=True) == 1
+    with faults.injected(count):
+        assert await consumer.process(handler, lease_seconds=1, until_idle=True) == 1
 
     assert stolen == []
     found = await pgqrs.admin(live_store).queue_metrics("tasks")

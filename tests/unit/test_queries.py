@@ -29,6 +29,7 @@ OVERRIDES: dict[str, set[str]] = {
         "lease_messages",
         "lease_limited_messages",
         "_picked",
+        "_allowed",
         "_taken",
         "_lease",
         "archive_messages",

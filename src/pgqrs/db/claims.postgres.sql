@@ -2,17 +2,7 @@
 -- One round trip: find, lease, start. The last column tells whether there are steps to be read.
 -- A run that has ended meanwhile gives no row.
 {include _picked},
--- At most so many of each queue: they come by priority, so the first of each are those.
-allowed as (
-    select picked.place, picked.due_at, picked.leased_by, queues.lease_seconds
-    from (
-        select numbered.*, row_number() over (partition by queue_id order by number) as nth
-        from (select picked.*, row_number() over () as number from picked) as numbered
-    ) as picked
-    cross join {rows queues: queue_id id, lease_seconds seconds, most int}
-    where queues.queue_id = picked.queue_id
-      and picked.nth <= queues.most
-),
+{include _allowed},
 taken as (
     update pgqrs_messages as m
     set visible_after = {after allowed.lease_seconds},

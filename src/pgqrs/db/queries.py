@@ -7,6 +7,7 @@ a file `*.postgres.sql` beside it, that text is used on PostgreSQL.
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -104,18 +105,19 @@ class Query:
 def load(package: str, file: str, *, pieces_of: str = "") -> dict[str, Query]:
     """The queries of `<file>.sql`, with those of `<file>.postgres.sql` laid over them.
 
-    They may include the pieces of their own file, and of the file that is named.
+    They may include the pieces of their own file and of the file that is named; those for PostgreSQL also the common
+    ones.
     """
     common = _queries(package, f"{file}.sql", f"{pieces_of}.sql")
-    special = _queries(package, f"{file}.postgres.sql", f"{pieces_of}.postgres.sql")
+    special = _queries(package, f"{file}.postgres.sql", f"{pieces_of}.postgres.sql", f"{file}.sql")
     return {
         name: Query(name, common.get(name, special.get(name, "")), special.get(name)) for name in common | special
     }
 
 
-def _queries(package: str, file: str, others: str) -> dict[str, str]:
+def _queries(package: str, file: str, *others: str) -> dict[str, str]:
     blocks = _blocks(package, file)
-    pieces = _blocks(package, others) | blocks
+    pieces = dict(ChainMap(blocks, *(_blocks(package, other) for other in others)))
 
     def included(text: str) -> str:
         return _INCLUDE.sub(lambda m: included(pieces[m.group(1)]), text)

@@ -13,19 +13,12 @@ with held as materialized (
     {lock m}
 ),
 recorded as (
-    -- The first recorded result wins for ever.
     insert into pgqrs_workflow_steps
         (run_id, step_id, ordinal, status, input, output, error, attempts, started_at, completed_at)
     select run_id, step_id, ordinal, status, input, output, error, attempts,
         {after -held.seconds}, case when status in ('SUCCESS', 'ERROR') then {now} end
     from held
-    on conflict (run_id, step_id) do update
-    set status = excluded.status,
-        output = excluded.output,
-        error = excluded.error,
-        attempts = excluded.attempts,
-        completed_at = excluded.completed_at
-    where pgqrs_workflow_steps.status <> 'SUCCESS'
+    {include _first_wins}
 )
 
 -- name: settle_steps

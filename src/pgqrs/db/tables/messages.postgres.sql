@@ -72,9 +72,8 @@ where m.ctid = picked.place
   and queues.queue_id = picked.queue_id
 returning {include _lease}, picked.leased_by, picked.due_at;
 
--- name: lease_limited_messages
--- As lease_messages, with at most so many of each queue: they come by priority, so the first of each are those.
-{include _picked},
+-- name: _allowed
+-- At most so many of each queue: they come by priority, so the first of each are those.
 allowed as (
     select picked.place, picked.due_at, picked.leased_by, queues.lease_seconds
     from (
@@ -85,6 +84,11 @@ allowed as (
     where queues.queue_id = picked.queue_id
       and picked.nth <= queues.most
 )
+
+-- name: lease_limited_messages
+-- As lease_messages, within the limits.
+{include _picked},
+{include _allowed}
 update pgqrs_messages as m
 set visible_after = {after allowed.lease_seconds},
 {include _taken}
