@@ -24,6 +24,7 @@ OVERRIDES: dict[str, set[str]] = {
         "settle",
         "settle_steps",
         "_held_and_recorded",
+        "_who_was_lost",
     },  # the statements of settling.sql in one
     "messages.postgres.sql": {
         "lease_messages",

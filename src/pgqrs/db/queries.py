@@ -66,9 +66,10 @@ class Parameter:
         """What it is called where placeholders have names."""
         return self.name if self.column is None else f"{self.name}_{self.column}"
 
-    def array(self, rows: Sequence[Any]) -> str:
-        """The column of the rows that it stands for."""
-        column = [row[self.column] for row in rows]
+    def array(self, columns: Sequence[Sequence[Any]]) -> str:
+        """The column that it stands for, of rows that are turned to columns."""
+        # No rows have no columns.
+        column = columns[self.column or 0] if columns else ()
         return arrays.numbers(column) if self.numeric else arrays.texts(column)
 
 
@@ -79,10 +80,13 @@ class Statement:
     name: str
     sql: str
     parameters: tuple[Parameter, ...]
+    # The names of those that are lists of rows.
+    tables: frozenset[str]
 
     def arguments(self, given: Mapping[str, Any]) -> list[Any]:
         """The values in the order of the placeholders."""
-        return [given[p.name] if p.column is None else p.array(given[p.name]) for p in self.parameters]
+        columns = {name: list(zip(*given[name], strict=True)) for name in self.tables}
+        return [given[p.name] if p.column is None else p.array(columns[p.name]) for p in self.parameters]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,7 +166,8 @@ def compile_statement(name: str, text: str, dialect: Dialect, style: ParamStyle)
     if style in ("pyformat", "format"):
         text = text.replace("%", "%%")
     sql = _outside_literals(text, lambda part: _PARAM.sub(placeholder, part))
-    return Statement(name, re.sub(r"\n\s*\n", "\n", sql).strip(), tuple(parameters))
+    tables = frozenset(parameter.name for parameter in parameters if parameter.column is not None)
+    return Statement(name, re.sub(r"\n\s*\n", "\n", sql).strip(), tuple(parameters), tables)
 
 
 def _rendered(part: str, dialect: Dialect) -> str:

@@ -21,10 +21,16 @@ recorded as (
     {include _first_wins}
 )
 
+-- name: _who_was_lost
+-- Nearly always all were held, and one null says so; else those that were.
+select case when (select count(*) from answered) < :expected::bigint
+    then (select coalesce(json_agg(json_build_array(message_id, token)), '[]') from answered)::text end
+
 -- name: settle_steps
 -- Nothing but steps, as most of the time: what is not in a statement need not be set up for it.
-{include _held_and_recorded}
-select message_id, token from held;
+{include _held_and_recorded},
+answered as (select message_id, token from held)
+{include _who_was_lost};
 
 -- name: settle
 -- Deleting the message of what has ended, and putting back that of what rests, is the fence of those.
@@ -105,7 +111,10 @@ told as (
     from settled
     where event_type is not null
     order by message_id, position
+),
+answered as (
+    select message_id, token from held
+    union all
+    select message_id, token from settled
 )
-select message_id, token from held
-union all
-select message_id, token from settled;
+{include _who_was_lost};

@@ -16,6 +16,7 @@ from pgqrs.db.queries import load
 from pgqrs.db.tables import runs
 from pgqrs.db.tables.runs import RecordedStep
 from pgqrs.db.writes import Ending, RunFence, StepRecord, Write, Yielding, happenings
+from pgqrs.serialization import decode
 from pgqrs.types import RunStatus
 
 _SQL = load(__package__, "settling")
@@ -32,9 +33,11 @@ def _needed(db: Database, writes: Sequence[Write]) -> Kind:
 def _reaches_others(write: Write) -> bool:
     """True when more is to be done than one statement can: a parent, a dead letter, a signal, the outbox."""
     end = write.end
+    if end is None:
+        return bool(write.emissions)
     if isinstance(end, Ending):
         return write.has_parent or end.status is RunStatus.ERROR or bool(write.emissions)
-    return bool(write.emissions) or (end is not None and (end.children or bool(end.signals)))
+    return bool(write.emissions) or end.children or bool(end.signals)
 
 
 @store_call(_needed, idempotent=True)
@@ -91,7 +94,8 @@ async def _settle_at_once(db: Database, writes: Sequence[Write], told: Sequence[
     steps: list[tuple[Any, ...]] = []
     ends: list[tuple[Any, ...]] = []
     for (run_id, message_id, token), recorded, end, _, _ in writes:
-        steps += [(message_id, token, *step[:8]) for step in _once_each(recorded)]
+        for step in recorded if len(recorded) <= 1 else _once_each(recorded):
+            steps.append((message_id, token, *step[:8]))  # noqa: PERF401 - one list for all of them
         if end is None and recorded and not events:
             continue
         # The end comes with the last event, which tells of it.
@@ -99,15 +103,16 @@ async def _settle_at_once(db: Database, writes: Sequence[Write], told: Sequence[
         ends += [(message_id, token, *_NO_END, *event) for event in earlier]
         if end is not None or last is not _NO_EVENT or not recorded:
             ends.append((message_id, token, *(_NO_END if end is None else _columns(end)), *last))
+    expected = len(steps) + len(ends)
     if ends:
         # In one order, as everybody locks; what belongs to one run stays in its own.
         ends.sort(key=itemgetter(0))
-        rows = await db.fetch(_SQL["settle"], steps=steps, ends=ends)
+        [[answer]] = await db.fetch(_SQL["settle"], steps=steps, ends=ends, expected=expected)
     else:
-        rows = await db.fetch(_SQL["settle_steps"], steps=steps)
-    if len(rows) == len(steps) + len(ends):
+        [[answer]] = await db.fetch(_SQL["settle_steps"], steps=steps, expected=expected)
+    if answer is None:
         return {write.fence for write in writes}
-    held = {(row[0], row[1]) for row in rows}
+    held = {(message_id, token) for message_id, token in decode(answer)}
     return {write.fence for write in writes if write.fence[1:] in held}
 
 

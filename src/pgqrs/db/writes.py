@@ -69,7 +69,10 @@ class Write(NamedTuple):
 
 def happenings(write: Write) -> list[Happening]:
     """What a write tells the history of its run."""
-    if all(step.error is None for step in write.steps):
+    for step in write.steps:
+        if step.error is not None:
+            break
+    else:
         if write.end is None:
             return []
         if write.end.status is RunStatus.SUCCESS:

@@ -58,7 +58,11 @@ class Committer:
 
     def _next(self, most: int) -> list[_Item]:
         """What goes together: of one run, what does not follow its end, nor record a step twice."""
-        batch: list[_Item] = []
+        batch = self._gathered[:most]
+        if len({item.write.fence for item in batch}) == len(batch):
+            self._gathered = self._gathered[most:]
+            return batch
+        batch = []
         rest: list[_Item] = []
         first: dict[int, Write] = {}
         # Of the few runs that have several writes here: the steps in them.
@@ -89,14 +93,17 @@ class Committer:
         except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who wait
             if len(batch) == 1 or isinstance(error, ConnectionFailed):
                 for item in batch:
-                    _settle(item, error)
+                    _fail(item, error)
                 return
             # One by one, so that a poison row hurts only itself.
             for item in batch:
                 await self._commit([item])
             return
         for item in batch:
-            _settle(item, None if item.write.fence in held else _lost(item.write.fence))
+            if item.write.fence not in held:
+                _fail(item, _lost(item.write.fence))
+            elif not item.done.done():
+                item.done.set_result(None)
         telling = [w for w, _ in batch if (w.end is not None or w.emissions) and w.fence in held]
         if telling or self._db.journal.published:
             self._announce(telling)
@@ -113,12 +120,8 @@ class Committer:
             self._db.hints.announce(topics)
 
 
-def _settle(item: _Item, error: BaseException | None) -> None:
-    if item.done.done():
-        return
-    if error is None:
-        item.done.set_result(None)
-    else:
+def _fail(item: _Item, error: BaseException) -> None:
+    if not item.done.done():
         item.done.set_exception(error)
 
 

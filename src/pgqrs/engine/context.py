@@ -125,16 +125,16 @@ class Context:
         if execution.is_alone:
             # In the handler's own task: no other branch can give up and end it half way.
             try:
-                wait, value = await attempt
+                value = await attempt
             finally:
                 execution.finish()
         else:
-            wait, value = await self._shielded(attempt)
-        if wait is not None:
-            await execution.wait(wait)
+            value = await self._shielded(attempt)
+        if type(value) is Wait:
+            await execution.wait(value)
         return value
 
-    async def _shielded(self, attempt: Coroutine[Any, Any, tuple[Wait | None, Any]]) -> tuple[Wait | None, Any]:
+    async def _shielded(self, attempt: Coroutine[Any, Any, Any]) -> Any:
         """In a task of its own: when a sibling gives up, what is in flight here still finishes and is recorded."""
         execution = self._execution
         body = execution.begun(outside(attempt))
@@ -154,8 +154,8 @@ class Context:
         retry: RetryPolicy,
         seconds: float | None,
         attempts: int,
-    ) -> tuple[Wait | None, Any]:
-        """(None, value) when it is recorded; (what to wait for, None) when it has to be tried again later."""
+    ) -> Any:
+        """What is on record now; or the Wait, which no value can be, for when it has to be tried again."""
         execution = self._execution
         shape = shape_of(function)
         emitted: list[Emission] = []
@@ -170,28 +170,21 @@ class Context:
                 current_branch.reset(branch)
                 _emitted.reset(outer)
             text = encode(result, max_bytes=execution.config.max_payload_bytes)
-            record = StepRecord(
-                place.step_id,
-                place.ordinal,
-                StepStatus.SUCCESS,
-                _small_input(args, kwargs) if args or kwargs else None,
-                text,
-                None,
-                attempts,
-                execution.seconds() - began,
-            )
+            given = _small_input(args, kwargs) if args or kwargs else None
+            took = execution.seconds() - began
+            record = StepRecord(place[0], place[1], StepStatus.SUCCESS, given, text, None, attempts, took)
             await execution.write(record, emitted)
-            return None, decode(text, shape.returns)
+            return decode(text, shape.returns)
         except PauseError as error:
             record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, attempts=attempts)
-            return Wait(message_of(error) or place.step_id, record), None
+            return Wait(message_of(error) or place.step_id, record)
         except LeaseLost:
             execution.lost = True
             raise
         except RunCancelled:
             raise
         except Exception as error:  # noqa: BLE001 - a step may raise anything
-            return await self._failed(place, error, retry, attempts, execution.seconds() - began), None
+            return await self._failed(place, error, retry, attempts, execution.seconds() - began)
 
     async def _failed(
         self, place: Place, error: Exception, retry: RetryPolicy, attempts: int, seconds: float
