@@ -14,7 +14,7 @@ from pgqrs.db.queries import Query
 
 LITTLE = 10_000
 # Per round: enough to take a while, little beside the backlog.
-MESSAGES, RUNS = 5_000, 1_000
+MESSAGES, RUNS = 10_000, 5_000
 CHUNK = 50_000
 
 NUMBERS = """with recursive n (i) as (
