@@ -30,7 +30,7 @@ ALL = {
         Scenario("drain", "drain through a handler", 20_000, least=500),
         Scenario("raw_batches", "dequeue and archive, 1,000 at a time", 50_000, least=2_000),
         Scenario("runs_1", "runs of 1 step", 20_000, unit="runs/s", least=100),
-        Scenario("runs_10", "runs of 10 steps", 5_000, unit="runs/s", least=30),
+        Scenario("runs_10", "runs of 10 steps", 10_000, unit="runs/s", least=30),
         Scenario("fan_out", "fan-out, 1,000 children each", 5_000, unit="children/s", least=1_000),
         Scenario("latency", "trigger to start of the handler", 200, unit="ms", figure="p50_ms", least=200),
         Scenario("idle", "an idle worker", 0, unit="% CPU", figure="cpu_percent", least=0, peers=False),

@@ -53,7 +53,8 @@ async def commit(db: Database, writes: Sequence[Write]) -> set[RunFence]:
     kept = [happening for happening in told if happening.event in db.journal.kept]
     settle = _settle_at_once if db.dialect.is_postgres else _settle_by_parts
     held = await settle(db, writes, kept)
-    await _tell_others(db, [write for write in writes if write.fence in held])
+    # What only records steps, as most do, concerns nobody else.
+    await _tell_others(db, [write for write in writes if write.end is not None and write.fence in held])
     if db.journal.published or any(write.emissions for write in news):
         runs_held = {fence[0] for fence in held}
         await publish(

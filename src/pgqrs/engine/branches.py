@@ -63,8 +63,9 @@ class Branch:
     def place_unordered(self, name: str) -> str:
         self.engaged = True
         count = self.counts[name] = self.counts.get(name, 0) + 1
-        step_id = f"{name}@{self.path}" if self.path else name
-        return step_id if count == 1 else f"{step_id}#{count}"
+        if not self.path:
+            return name if count == 1 else f"{name}#{count}"
+        return f"{name}@{self.path}" if count == 1 else f"{name}@{self.path}#{count}"
 
 
 def _nothing() -> None:

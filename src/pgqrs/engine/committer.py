@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from pgqrs.db import settling
 from pgqrs.db.driver import Driver
@@ -21,9 +20,8 @@ MOST_PER_COMMIT = 500
 _WORTH_HALVING = 32
 
 
-class _Item(NamedTuple):
-    write: Write
-    done: asyncio.Future[None]
+# A plain tuple, as one is made for each step.
+_Item = tuple[Write, asyncio.Future[None]]
 
 
 class Committer:
@@ -40,12 +38,12 @@ class Committer:
 
     def write(self, write: Write) -> asyncio.Future[None]:
         """Done when it is durable; LeaseLost when the run is somebody else's by now."""
-        item = _Item(write, self.loop.create_future())
-        self._gathered.append(item)
+        done: asyncio.Future[None] = self.loop.create_future()
+        self._gathered.append((write, done))
         if self._task is None or self._task.done():
             # Outside: it serves every run, and must not end with the handler that happened to come first.
             self._task = outside(self._run())
-        return item.done
+        return done
 
     async def _run(self) -> None:
         before = 0
@@ -59,7 +57,7 @@ class Committer:
     def _next(self, most: int) -> list[_Item]:
         """What goes together: of one run, what does not follow its end, nor record a step twice."""
         batch = self._gathered[:most]
-        if len({item.write.fence for item in batch}) == len(batch):
+        if len({write.fence for write, _ in batch}) == len(batch):
             self._gathered = self._gathered[most:]
             return batch
         batch = []
@@ -69,7 +67,7 @@ class Committer:
         steps: dict[int, set[str]] = {}
         closed: set[int] = set()
         for item in self._gathered:
-            write = item.write
+            write, _ = item
             run_id = write.fence[0]
             earlier = first.setdefault(run_id, write)
             fits = len(batch) < most and run_id not in closed
@@ -89,7 +87,7 @@ class Committer:
 
     async def _commit(self, batch: list[_Item]) -> None:
         try:
-            held = await settling.commit(self._db, [item.write for item in batch])
+            held = await settling.commit(self._db, [write for write, _ in batch])
         except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who wait
             if len(batch) == 1 or isinstance(error, ConnectionFailed):
                 for item in batch:
@@ -99,12 +97,16 @@ class Committer:
             for item in batch:
                 await self._commit([item])
             return
+        telling = []
         for item in batch:
-            if item.write.fence not in held:
-                _fail(item, _lost(item.write.fence))
-            elif not item.done.done():
-                item.done.set_result(None)
-        telling = [w for w, _ in batch if (w.end is not None or w.emissions) and w.fence in held]
+            write, done = item
+            if write.fence not in held:
+                _fail(item, _lost(write.fence))
+                continue
+            if not done.done():
+                done.set_result(None)
+            if write.end is not None or write.emissions:
+                telling.append(write)
         if telling or self._db.journal.published:
             self._announce(telling)
 
@@ -121,8 +123,9 @@ class Committer:
 
 
 def _fail(item: _Item, error: BaseException) -> None:
-    if not item.done.done():
-        item.done.set_exception(error)
+    _, done = item
+    if not done.done():
+        done.set_exception(error)
 
 
 def _lost(fence: RunFence) -> LeaseLost:
