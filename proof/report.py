@@ -1,0 +1,44 @@
+"""The newest answer of every layer, kept beside the code and shown in docs/reference/proof.md."""
+
+import json
+import platform
+from dataclasses import asdict
+from pathlib import Path
+
+from proof import ROOT
+from proof.order import Order
+from proof.table import Row, markdown
+
+RESULTS = Path(__file__).parent / "results"
+PAGE = ROOT / "docs" / "reference" / "proof.md"
+MARK = "<!-- made by `make proof`; do not edit below -->\n"
+
+
+def keep(layer: str, order: Order, rows: list[Row], *, seconds: float) -> None:
+    """One file for each layer: what it said last."""
+    RESULTS.mkdir(exist_ok=True)
+    said = {
+        "layer": layer,
+        "full": order.full,
+        "seed": order.seed,
+        "python": platform.python_version(),
+        "seconds": round(seconds, 1),
+        "rows": [asdict(row) for row in rows],
+    }
+    (RESULTS / f"{layer}.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+    write()
+
+
+def write() -> None:
+    """The part of the page below the mark; what stands above it is written by hand."""
+    if not PAGE.exists():
+        return
+    said = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(RESULTS.glob("*.json"))]
+    rows = sorted((Row(**row) for each in said for row in each["rows"]), key=lambda row: row.number)
+    runs = [
+        f"- `{each['layer']}`: seed {each['seed']}, {'full' if each['full'] else 'short'}, "
+        f"{each['seconds']:.0f} s, Python {each['python']}"
+        for each in said
+    ]
+    above = PAGE.read_text(encoding="utf-8").partition(MARK)[0]
+    PAGE.write_text(f"{above}{MARK}\n{markdown(rows)}\n\n{chr(10).join(runs)}\n", encoding="utf-8")
