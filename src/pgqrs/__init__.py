@@ -67,6 +67,7 @@ from pgqrs.reports import (
     RetentionReport,
     ScheduleStats,
     StoreStats,
+    Why,
     WorkerHealth,
     WorkflowMetrics,
 )
@@ -158,6 +159,7 @@ __all__ = [
     "StoreStats",
     "TransientError",
     "WaitTimeout",
+    "Why",
     "Worker",
     "WorkerHealth",
     "WorkerInfo",

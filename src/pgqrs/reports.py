@@ -215,3 +215,20 @@ class RetentionReport:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.counts)) or "no policy: nothing is ever deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why a run does not move, or that it does: the cause as a word, one sentence for people, and what to do."""
+
+    run_id: int
+    cause: str
+    sentence: str
+    evidence: tuple[str, ...] = ()
+    # The command that gets it going again; None when time or a worker will.
+    fix: str | None = None
+    # When that changes by itself.
+    until: datetime | None = None
+
+    def __str__(self) -> str:
+        return f"run {self.run_id}: {self.sentence}"

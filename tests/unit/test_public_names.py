@@ -8,7 +8,7 @@ IdempotencyConflict InvalidTransition LeaseLost ManualClock Message NoActiveWork
 PayloadTooLarge PermanentError PgqrsError Producer QueueMetrics QueueNotFound RunCancelled RunDeleted RunNotFound RunStatus
 PyWorkflow RetryPolicy Run StepFailed Worker Workflow consumer discover_workflows poll_all step worker workflow workflow_decorator
 SchemaMismatch SchemaNotInstalled SerializationError StepStatus Store TransientError WaitTimeout WorkerInfo
-LiveRuns OutboxStats QueueDepth ScheduleStats StoreStats WorkerHealth WorkflowMetrics workflow_metrics
+LiveRuns OutboxStats QueueDepth ScheduleStats StoreStats Why WorkerHealth WorkflowMetrics workflow_metrics
 BulkReason BulkResult Event FailureGroup CappedCount RunFilter RunSummary Step
 Schedule ScheduleNotFound ScheduleSlot Schedules SlotState schedules
 WorkerStatus WorkflowNotFound __version__ admin connect connect_with using

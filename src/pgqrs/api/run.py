@@ -8,9 +8,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from pgqrs.api.search import events_of, steps_of
+from pgqrs.api.why import why
 from pgqrs.db.tables import runs
 from pgqrs.db.tables.runs import RunRow
 from pgqrs.errors import ConnectionFailed, ExecutionFailed, RunCancelled, RunDeleted, WaitTimeout
+from pgqrs.reports import Why
 from pgqrs.serialization import decode
 from pgqrs.types import ENDED, Event, RunStatus, Step
 
@@ -74,6 +76,10 @@ class Run:
     async def steps(self) -> list[Step]:
         """What is on record of its steps, in the order in which they were recorded."""
         return await steps_of(self._store, self.run_id)
+
+    async def why(self) -> Why:
+        """Why it does not move: `print(await run.why())`."""
+        return await why(self.run_id, self._store)
 
     async def events(self, *, limit: int = 100, after: int = 0) -> list[Event]:
         """What happened to it, oldest first; `after` the id of the last one leads on."""

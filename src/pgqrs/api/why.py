@@ -1,0 +1,208 @@
+"""Why a run does not move: one sentence, the evidence, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pgqrs.api.metrics import LIVE_LEASES
+from pgqrs.db import why as db_why
+from pgqrs.db.lifecycle import PUT_AWAY_SECONDS
+from pgqrs.db.why import Facts, OpenStep
+from pgqrs.errors import SerializationError
+from pgqrs.reports import Why
+from pgqrs.serialization import decode
+from pgqrs.types import ENDED, RunStatus, StepStatus
+from pgqrs.words import lasting
+
+if TYPE_CHECKING:
+    from pgqrs.api.store import Store
+
+PARKED = "parked: "
+
+
+async def why(run_id: int, store: Store) -> Why:
+    """What keeps the run from moving, first what would keep it whatever else were mended."""
+    facts = await db_why.facts(await store.ready(), run_id)
+    found = list(_obstacles(facts, live_within=LIVE_LEASES * store.config.lease_seconds))
+    first, *others = found
+    if not others:
+        return first
+    also = tuple(f"also: {other.sentence}" for other in others)
+    return Why(first.run_id, first.cause, first.sentence, (*first.evidence, *also), first.fix, first.until)
+
+
+def _obstacles(facts: Facts, *, live_within: float) -> Iterator[Why]:
+    """Everything that is in its way; the last one is always there."""
+    if facts.deleted_at is not None:
+        yield _why(
+            facts,
+            "deleted",
+            f"it was deleted at {_time(facts.deleted_at)}",
+            fix=f"pgqrs run restore {facts.run_id}",
+        )
+        return
+    if facts.status in ENDED:
+        yield _ended(facts)
+        return
+    if _is_held(facts):
+        yield _held(facts, live_within)
+        return
+    if facts.queue_paused_at is not None:
+        yield _why(
+            facts,
+            "queue_paused",
+            f"its queue {facts.queue!r} is paused since {_time(facts.queue_paused_at)}",
+            fix=f"pgqrs queue resume {facts.queue}",
+        )
+    yield from _nobody(facts, live_within)
+    yield from _waiting(facts)
+
+
+def _is_held(facts: Facts) -> bool:
+    return facts.leased_by is not None and (facts.visible_in_seconds or 0) > 0
+
+
+def _ended(facts: Facts) -> Why:
+    at = _time(facts.completed_at)
+    match facts.status:
+        case RunStatus.SUCCESS:
+            return _why(facts, "succeeded", f"it has ended in SUCCESS at {at}")
+        case RunStatus.CANCELLED:
+            return _why(facts, "cancelled", f"it was cancelled at {at}", fix=f"pgqrs run restart {facts.run_id}")
+    evidence = [f"last error: {facts.last_error}"] if facts.last_error else []
+    evidence += [f"step {step.step_id!r} failed" for step in facts.steps if step.status is StepStatus.ERROR]
+    if facts.last_error == "worker_lost":
+        sentence = f"it is a dead letter since {at}: its worker was lost in every attempt"
+        return _why(facts, "dead_letter", sentence, evidence, fix=f"pgqrs run restart {facts.run_id}")
+    return _why(facts, "failed", f"it has ended in ERROR at {at}", evidence, fix=f"pgqrs run restart {facts.run_id}")
+
+
+def _held(facts: Facts, live_within: float) -> Why:
+    left = facts.visible_in_seconds or 0.0
+    who = f"worker {facts.holder or facts.leased_by}"
+    silent = facts.holder_silent_seconds
+    evidence = [f"attempt {facts.attempts} of {facts.max_attempts}"]
+    evidence += [f"step {step.step_id!r} is to be tried again" for step in facts.steps if step.attempts]
+    if silent is not None:
+        evidence.append(f"the worker's last sign of life was {lasting(silent)} ago")
+    if silent is not None and silent > live_within:
+        sentence = f"{who} holds it and has been silent for {lasting(silent)}; it is taken over in {lasting(left)}"
+        return _why(facts, "holder_silent", sentence, evidence, until=facts.visible_after)
+    sentence = f"{who} is at work on it; the lease runs {lasting(left)} and is renewed meanwhile"
+    return _why(facts, "leased", sentence, evidence, until=facts.visible_after)
+
+
+def _nobody(facts: Facts, live_within: float) -> Iterator[Why]:
+    """Nobody could take it, even if it were due."""
+    wanting = [server for server in facts.servers if server.wants(facts.workflow)]
+    alive = [server for server in wanting if server.silent_seconds <= live_within]
+    start = f"pgqrs worker run YOUR_APP  # with code for {facts.workflow!r}"
+    if not wanting:
+        others = sorted({name for server in facts.servers for name in server.handlers})
+        served = [f"workers serve {', '.join(others[:10])}"] if others else ["no worker at all is registered"]
+        yield _why(facts, "no_worker", f"no worker serves {facts.workflow!r}", served, fix=start)
+    elif not alive:
+        silent = min(server.silent_seconds for server in wanting)
+        names = ", ".join(sorted({server.name for server in wanting})[:10])
+        sentence = f"the workers of {facts.workflow!r} are gone: the last sign of life was {lasting(silent)} ago"
+        yield _why(facts, "workers_stale", sentence, [f"workers: {names}"], fix=start)
+    elif all(facts.workflow not in server.handlers for server in alive):
+        names = ", ".join(sorted({server.name for server in alive})[:10])
+        sentence = f"the workers that take {facts.workflow!r} by its prefix have no code for it"
+        yield _why(facts, "no_handler", sentence, [f"workers: {names}"], fix=start)
+
+
+def _waiting(facts: Facts) -> Iterator[Why]:
+    """What it waits for itself; when for nothing, it is due."""
+    for_long = lasting(facts.since_seconds)
+    waits_in = facts.visible_in_seconds or 0.0
+    paused = facts.status is RunStatus.PAUSED
+    label = facts.waiting_for or ""
+    if paused and label.startswith(PARKED):
+        yield _why(
+            facts,
+            "parked",
+            f"it is parked since {for_long}: its code asks for other steps than are on record",
+            [label.removeprefix(PARKED)],
+            fix=f"deploy the code that it was started with, or: pgqrs run reset {facts.run_id}",
+        )
+    elif paused and waits_in > PUT_AWAY_SECONDS:
+        sentence = f"somebody paused it {for_long} ago: {label}"
+        yield _why(facts, "paused", sentence, fix=f"pgqrs run resume {facts.run_id}")
+    elif paused and facts.children:
+        yield _children(facts)
+    elif paused:
+        yield _wait_of(facts, for_long)
+    elif waits_in > 0 and facts.attempts and facts.last_error:
+        sentence = f"it failed and is tried again in {lasting(waits_in)}"
+        evidence = [f"attempt {facts.attempts} of {facts.max_attempts}: {facts.last_error}"]
+        yield _why(facts, "backing_off", sentence, evidence, until=facts.visible_after)
+    elif waits_in > 0:
+        yield _why(facts, "scheduled", f"it is to begin in {lasting(waits_in)}", until=facts.visible_after)
+    elif facts.leased_by is not None:
+        sentence = f"the lease of worker {facts.holder or facts.leased_by} ran out {lasting(-waits_in)} ago"
+        then = "it ends in ERROR" if (facts.attempts or 0) >= (facts.max_attempts or 0) else "it is taken again"
+        evidence = [f"attempt {facts.attempts} of {facts.max_attempts}; at the next look {then}"]
+        yield _why(facts, "lease_expired", sentence, evidence)
+    else:
+        ahead = f"{facts.ready_before:,}" if facts.ready_before < 1000 else "1,000 or more"
+        yield _why(facts, "ready", f"it is due, and waits for a free worker; {ahead} are taken before it")
+
+
+def _children(facts: Facts) -> Why:
+    evidence = [f"run {run_id} of {workflow!r} is {status}" for run_id, workflow, status in facts.children]
+    many = "20 or more" if len(facts.children) == 20 else str(len(facts.children))
+    sentence = f"it waits for {many} of its children to end"
+    return _why(facts, "waiting_for_children", sentence, evidence, fix=f"pgqrs run why {facts.children[0][0]}")
+
+
+def _wait_of(facts: Facts, for_long: str) -> Why:
+    """Asleep, or waiting for a signal or a person: told by the steps that are paused."""
+    waits = [step for step in facts.steps if step.status is StepStatus.PAUSED]
+    ends = [(step, until) for step in waits if (until := _until(step)) is not None]
+    evidence = [
+        f"step {step.step_id!r}" + (f", until {_time(until)}" if (until := _until(step)) else "") for step in waits
+    ]
+    if waits and all(step.step_id.startswith("sleep") for step in waits) and ends:
+        until = min(until for _, until in ends)
+        return _why(facts, "asleep", f"it sleeps until {_time(until)}", evidence, until=until)
+    until = min((until for _, until in ends), default=None)
+    signals = [name for step in waits if (name := _signal(step)) is not None]
+    if signals:
+        sentence = f"it waits for signal {', '.join(map(repr, signals))} since {for_long}"
+        fix = f"pgqrs run signal {facts.run_id} {signals[0]}"
+        return _why(facts, "waiting_for_signal", sentence, evidence, fix=fix, until=until)
+    sentence = f"it waits for a person since {for_long}: {facts.waiting_for}"
+    return _why(facts, "waiting_for_person", sentence, evidence, fix=f"pgqrs run resume {facts.run_id}", until=until)
+
+
+def _signal(step: OpenStep) -> str | None:
+    """The name of the signal that the step waits for: `wait_for:approve@1#2` waits for `approve`."""
+    name, _, rest = step.step_id.partition(":")
+    return rest.partition("@")[0].partition("#")[0] if name == "wait_for" else None
+
+
+def _until(step: OpenStep) -> datetime | None:
+    """When a wait ends by itself; None when only somebody can end it."""
+    try:
+        return decode(step.output, datetime) if step.output else None
+    except SerializationError:
+        return None
+
+
+def _time(moment: datetime | None) -> str:
+    return "an unknown time" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _why(
+    facts: Facts,
+    cause: str,
+    sentence: str,
+    evidence: list[str] | tuple[str, ...] = (),
+    *,
+    fix: str | None = None,
+    until: datetime | None = None,
+) -> Why:
+    return Why(facts.run_id, cause, sentence, tuple(evidence), fix, until)

@@ -1,0 +1,103 @@
+"""Facts about one run: what it waits for, who holds it, who could take it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pgqrs.db.database import Database, Kind, Row, store_call
+from pgqrs.db.queries import load
+from pgqrs.errors import RunNotFound
+from pgqrs.serialization import decode
+from pgqrs.types import RunStatus, StepStatus
+
+_SQL = load(__package__, "why")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStep:
+    """A step that has begun and has no result yet, or failed."""
+
+    step_id: str
+    status: StepStatus
+    attempts: int
+    output: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A worker that never said goodbye, and what it says that it serves."""
+
+    name: str
+    silent_seconds: float
+    handlers: frozenset[str]
+    prefixes: tuple[str, ...]
+
+    def wants(self, workflow: str) -> bool:
+        return workflow in self.handlers or (bool(self.prefixes) and workflow.startswith(self.prefixes))
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything about one run that decides whether it can move."""
+
+    run_id: int
+    workflow: str
+    status: RunStatus
+    waiting_for: str | None
+    last_error: str | None
+    paused_at: datetime | None
+    completed_at: datetime | None
+    deleted_at: datetime | None
+    attempt: int
+    queue_id: int
+    queue: str
+    queue_paused_at: datetime | None
+    # Of its message, which a run that has not ended has.
+    message_id: int | None
+    visible_after: datetime | None
+    visible_in_seconds: float | None
+    leased_by: int | None
+    attempts: int | None
+    max_attempts: int | None
+    priority: int | None
+    holder: str | None
+    holder_silent_seconds: float | None
+    since_seconds: float
+    steps: tuple[OpenStep, ...]
+    # Those that have not ended, the first of them: run, workflow, status.
+    children: tuple[tuple[int, str, RunStatus], ...]
+    servers: tuple[Server, ...]
+    ready_before: int
+
+
+@store_call(Kind.READ, idempotent=True)
+async def facts(db: Database, run_id: int) -> Facts:
+    rows = await db.fetch(_SQL["facts_of_run"], run_id=run_id)
+    if not rows:
+        raise RunNotFound(run_id)
+    [row] = rows
+    steps = await db.fetch(_SQL["steps_under_way"], run_id=run_id)
+    children = await db.fetch(_SQL["children_under_way"], run_id=run_id)
+    servers = await db.fetch(_SQL["workers_that_are_there"])
+    queue_id, message_id, priority = row[9], row[12], row[18]
+    before: list[Row] = []
+    if message_id is not None:
+        before = await db.fetch(_SQL["ready_before"], queue_id=queue_id, priority=priority, message_id=message_id)
+    _, workflow, status, *rest = row
+    found: tuple[Any, ...] = (
+        tuple(OpenStep(step[0], StepStatus(step[1]), *step[2:]) for step in steps),
+        tuple((child[0], child[1], RunStatus(child[2])) for child in children),
+        tuple(_server(*each) for each in servers),
+        int(before[0][0]) if before else 0,
+    )
+    return Facts(run_id, workflow, RunStatus(status), *rest, *found)
+
+
+def _server(name: str, silent_seconds: float, info: str | None) -> Server:
+    said: dict[str, Any] = decode(info) if info else {}
+    return Server(
+        name, float(silent_seconds), frozenset(said.get("handlers") or ()), tuple(said.get("prefixes") or ())
+    )
