@@ -15,10 +15,13 @@ from pgqrs.api.store import Store
 from pgqrs.api.workflow import _known
 from pgqrs.engine.registry import served
 from rig import pgbouncer, postgres
+from rig.guards import install_guards
 from rig.invariants import check_invariants
 
 BACKENDS = ("sqlite", "postgres", "turso")
 DSN = "PGQRS_TEST_POSTGRES_DSN"
+# Every database that a test installs gets the guards: slower, and names the statement that broke something.
+GUARDED = bool(os.environ.get("PGQRS_TEST_GUARDS"))
 _running = pytest.StashKey[ExitStack]()
 
 
@@ -95,6 +98,8 @@ async def connect(config: pgqrs.Config, clock: pgqrs.ManualClock) -> AsyncIterat
     async def open_one(*, install: bool = True, clock: pgqrs.Clock = clock) -> Store:
         store = await pgqrs.connect_with(config, install=install, clock=clock)
         stores.append(store)
+        if GUARDED and install:
+            await install_guards(store)
         return store
 
     yield open_one
