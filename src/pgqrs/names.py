@@ -36,3 +36,9 @@ def checked_schema(name: object) -> str:
 def _shown(name: object) -> str:
     text = repr(name)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def signal_of(step_id: str) -> str | None:
+    """The signal that a step waits for: `wait_for:approve@1#2` waits for `approve`; None for other steps."""
+    kind, _, rest = step_id.partition(":")
+    return rest.partition("@")[0].partition("#")[0] if kind == "wait_for" else None

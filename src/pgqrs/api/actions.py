@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pgqrs.api.workflow import workflow
+from pgqrs.db import why
 from pgqrs.db.tables import runs
-from pgqrs.errors import ConfigError
-from pgqrs.types import RunStatus
+from pgqrs.errors import ConfigError, InvalidTransition
+from pgqrs.names import signal_of
+from pgqrs.types import RunStatus, StepStatus
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
@@ -45,3 +47,16 @@ async def act(store: Store, run_id: int, action: str, **given: Any) -> None:
         raise ConfigError(f"no action {action!r}; there are {', '.join(ACTIONS)}")
     name = await runs.workflow_of(await store.ready(), run_id)
     await getattr(workflow(name), action)(run_id, store, **given)
+
+
+async def answer_wait(store: Store, run_id: int, answer: Any, *, actor: str | None = None) -> None:
+    """Gives a run what it waits for: a signal, or what its paused step returns."""
+    facts = await why.facts(await store.ready(), run_id)
+    waits = [step.step_id for step in facts.steps if step.status is StepStatus.PAUSED]
+    if not waits:
+        raise InvalidTransition(f"run {run_id} is {facts.status} and waits for nobody's answer")
+    signal = signal_of(waits[0])
+    if signal is not None:
+        await act(store, run_id, "signal", name=signal, payload=answer, actor=actor)
+    else:
+        await act(store, run_id, "resume", step=waits[0], data=answer, actor=actor)

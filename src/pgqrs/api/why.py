@@ -11,6 +11,7 @@ from pgqrs.db import why as db_why
 from pgqrs.db.lifecycle import PUT_AWAY_SECONDS
 from pgqrs.db.why import Facts, OpenStep
 from pgqrs.errors import SerializationError
+from pgqrs.names import signal_of
 from pgqrs.reports import Why
 from pgqrs.serialization import decode
 from pgqrs.types import ENDED, RunStatus, StepStatus
@@ -169,19 +170,13 @@ def _wait_of(facts: Facts, for_long: str) -> Why:
         until = min(until for _, until in ends)
         return _why(facts, "asleep", f"it sleeps until {_time(until)}", evidence, until=until)
     until = min((until for _, until in ends), default=None)
-    signals = [name for step in waits if (name := _signal(step)) is not None]
+    signals = [name for step in waits if (name := signal_of(step.step_id)) is not None]
     if signals:
         sentence = f"it waits for signal {', '.join(map(repr, signals))} since {for_long}"
         fix = f"pgqrs run signal {facts.run_id} {signals[0]}"
         return _why(facts, "waiting_for_signal", sentence, evidence, fix=fix, until=until)
     sentence = f"it waits for a person since {for_long}: {facts.waiting_for}"
     return _why(facts, "waiting_for_person", sentence, evidence, fix=f"pgqrs run resume {facts.run_id}", until=until)
-
-
-def _signal(step: OpenStep) -> str | None:
-    """The name of the signal that the step waits for: `wait_for:approve@1#2` waits for `approve`."""
-    name, _, rest = step.step_id.partition(":")
-    return rest.partition("@")[0].partition("#")[0] if name == "wait_for" else None
 
 
 def _until(step: OpenStep) -> datetime | None:

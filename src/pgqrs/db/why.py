@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from pgqrs.db.database import Database, Kind, Row, store_call
 from pgqrs.db.queries import load
+from pgqrs.db.tables import workflows
 from pgqrs.errors import RunNotFound
 from pgqrs.serialization import decode
 from pgqrs.types import RunStatus, StepStatus
@@ -28,15 +30,18 @@ class OpenStep:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A worker that never said goodbye, and what it says that it serves."""
+    """A worker that never said goodbye, and what it says of itself."""
 
     name: str
     silent_seconds: float
-    handlers: frozenset[str]
-    prefixes: tuple[str, ...]
+    info: Mapping[str, Any]
 
     def wants(self, workflow: str) -> bool:
-        return workflow in self.handlers or (bool(self.prefixes) and workflow.startswith(self.prefixes))
+        return workflows.serves(self.info, workflow)
+
+    @property
+    def handlers(self) -> tuple[str, ...]:
+        return tuple(self.info.get("handlers", ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,4 @@ async def facts(db: Database, run_id: int) -> Facts:
 
 
 def _server(name: str, silent_seconds: float, info: str | None) -> Server:
-    said: dict[str, Any] = decode(info) if info else {}
-    return Server(
-        name, float(silent_seconds), frozenset(said.get("handlers") or ()), tuple(said.get("prefixes") or ())
-    )
+    return Server(name, float(silent_seconds), decode(info) if info else {})

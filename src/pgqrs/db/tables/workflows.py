@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -66,10 +66,11 @@ async def set_dead_letter(db: Database, name: str, dead_letter: str | None) -> N
 async def count_live_workers(db: Database, workflow: Workflow, *, within: float) -> int:
     """Workers of this workflow that gave a sign of life in the last `within` seconds."""
     rows = await db.fetch(_SQL["live_workers"], queue_id=workflow.queue_id, within=within)
-    return sum(text is None or _serves(decode(text), workflow.name) for (text,) in rows)
+    return sum(text is None or serves(decode(text), workflow.name) for (text,) in rows)
 
 
-def _serves(info: dict[str, Any], name: str) -> bool:
+def serves(info: Mapping[str, Any], name: str) -> bool:
+    """Does a worker that says this of itself take runs of that workflow?"""
     if info.get("prefixes"):
         return name.startswith(tuple(info["prefixes"]))
     return name in info.get("handlers", ())

@@ -1,0 +1,68 @@
+"""The user's code: only what the operator names is imported, and only from where it is named."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pgqrs.cli.state import application
+from pgqrs.errors import ConfigError
+
+
+def load(given: str | None) -> dict[str, Any]:
+    """The workflows of `module`, `module:attribute` or `file.py`, by name."""
+    where = given or application()
+    if where is None:
+        raise ConfigError("name the application: module, module:attribute or file.py; or set PGQRS_APP or --app")
+    path, _, attribute = where.partition(":") if not where.endswith(".py") else (where, "", "")
+    module = _module(path)
+    found: Any = module
+    for part in filter(None, attribute.split(".")):
+        if not hasattr(found, part):
+            raise ConfigError(f"{path!r} has no {attribute!r}; name a module, or a mapping of workflows in it")
+        found = getattr(found, part)
+    return _workflows(found, where)
+
+
+def _module(path: str) -> ModuleType:
+    if path.endswith(".py") or "/" in path:
+        return _file(Path(path))
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{path}.".startswith(f"{error.name}."):
+            raise
+        hint = f"; did you mean {path.replace('.', '/')}.py?" if Path(f"{path.replace('.', '/')}.py").exists() else ""
+        raise ConfigError(f"there is no module {path!r} on the path{hint}") from None
+
+
+def _file(file: Path) -> ModuleType:
+    if not file.is_file():
+        raise ConfigError(f"there is no file {str(file)!r}")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{str(file)!r} is no Python file")
+    # A file may import its neighbours, as if it were run.
+    sys.path.insert(0, str(file.resolve().parent))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[file.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _workflows(found: Any, where: str) -> dict[str, Any]:
+    from pgqrs.api.workflow import discover_workflows
+
+    if isinstance(found, dict):
+        return found
+    if isinstance(found, ModuleType):
+        discovered = discover_workflows(found)
+    else:
+        discovered = {found.name: found} if hasattr(found, "__pgqrs_handler__") else {}
+    if not discovered:
+        raise ConfigError(f"{where!r} has no workflows; decorate functions with @pgqrs.workflow, or name a mapping")
+    return dict(discovered)

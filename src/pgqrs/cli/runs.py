@@ -1,0 +1,412 @@
+"""`pgqrs run ...`: trigger, find, look, act."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pgqrs.cli import output, values
+from pgqrs.cli.choosing import chooses
+from pgqrs.cli.output import Column, age, column
+from pgqrs.cli.state import say, state, with_store
+from pgqrs.errors import ConfigError
+from pgqrs.filters import RunFilter
+from pgqrs.words import lasting
+
+if TYPE_CHECKING:
+    from pgqrs.api.store import Store
+
+runs = typer.Typer(help="Runs: trigger, find, look, act.", no_args_is_help=True)
+
+RunId = Annotated[int, typer.Argument(metavar="ID", min=0)]
+RunIds = Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="Runs; - reads ids from standard input.")]
+Reason = Annotated[str | None, typer.Option("--reason", help="Why; it is kept in the run's history.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000)]
+
+
+def _took(step: dict[str, Any]) -> str:
+    began, ended = step["started_at"], step["completed_at"]
+    if began is None or ended is None:
+        return ""
+    return lasting((datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds())
+
+
+LIST = (
+    column("run", "run_id", right=True),
+    column("status"),
+    column("workflow"),
+    Column("age", age("created_at"), right=True),
+    Column("attempt", lambda run: f"{run['attempt']}/{run['max_attempts']}", right=True),
+    Column("reason", lambda run: run["waiting_for"] or run["last_error"]),
+)
+STEPS = (
+    column("step", "step_id"),
+    column("status"),
+    column("attempts", right=True),
+    Column("took", _took, right=True),
+    Column("result", lambda step: step["error"] if step["error"] is not None else step["output"]),
+)
+EVENTS = (
+    column("when", "created_at"),
+    column("event", "event_type"),
+    column("data"),
+    column("actor"),
+)
+
+
+@runs.command("trigger")
+def trigger(  # noqa: PLR0917 - options
+    workflow: Annotated[str, typer.Argument()],
+    params: Annotated[list[str] | None, typer.Argument(help="name=text, name:=json, @file.json, or -")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and print the result.")] = False,
+    timeout: Annotated[str | None, typer.Option("--timeout", help="How long to wait: 5m.")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="An idempotency key.")] = None,
+    at: Annotated[str | None, typer.Option("--at", help="When to begin: 2030-01-31T12:00Z")] = None,
+    later: Annotated[str | None, typer.Option("--in", help="How long from now to begin: 15m")] = None,
+    priority: Annotated[int, typer.Option("--priority")] = 0,
+    attr: Annotated[list[str] | None, typer.Option("--attr", help="customer=c42")] = None,
+) -> None:
+    """Start a run."""
+    options: dict[str, Any] = {"priority": priority, "idempotency_key": key}
+    if at:
+        options["run_at"] = values.moment(at)
+    if later:
+        options["delay"] = values.length(later)
+    if attr:
+        options["attributes"] = dict(each.partition("=")[::2] for each in attr)
+    given = values.parameters(params or [])
+    seconds = None if timeout is None else values.length(timeout).total_seconds()
+
+    async def work(store: Store) -> None:
+        from pgqrs.api.workflow import workflow as named
+
+        run_id = await named(workflow).trigger(given, **options).execute(store)
+        if not wait:
+            await _print_run(store, run_id, said=f"run {run_id} of {workflow} is triggered")
+            return
+        say(f"run {run_id} of {workflow} is triggered; waiting")
+        await _print_result(store, run_id, seconds)
+
+    with_store(work)
+
+
+@runs.command("list")
+@chooses
+def list_runs(wanted: RunFilter, limit: Limit = 50, cursor: str | None = None) -> None:
+    """Find runs, newest first."""
+
+    async def work(store: Store) -> None:
+        from pgqrs.api.admin import admin
+        from pgqrs.api.bodies import body
+
+        page = await admin(store).runs(wanted, limit=limit, cursor=cursor)
+        output.items(body(page), LIST, key="run_id", next_cursor=page.next_cursor, paged=True)
+
+    with_store(work)
+
+
+@runs.command("get")
+def get(run_id: RunId) -> None:
+    """All about a run."""
+    with_store(lambda store: _print_run(store, run_id))
+
+
+@runs.command("steps")
+def steps(run_id: RunId) -> None:
+    """What is on record of its steps."""
+
+    async def work(store: Store) -> None:
+        from pgqrs.api.bodies import body
+        from pgqrs.db.tables import runs as table
+
+        db = await store.ready()
+        await table.get(db, run_id)
+        output.items(body(await table.steps(db, run_id)), STEPS, key="step_id")
+
+    with_store(work)
+
+
+@runs.command("events")
+def events(
+    run_id: RunId, limit: Limit = 100, after: Annotated[int, typer.Option("--after", help="Page on.")] = 0
+) -> None:
+    """What happened to it, oldest first."""
+
+    async def work(store: Store) -> None:
+        from pgqrs.api.admin import admin
+        from pgqrs.api.bodies import body
+
+        output.items(body(await admin(store).events(run_id, limit=limit, after=after)), EVENTS, key="event_id")
+
+    with_store(work)
+
+
+@runs.command("watch")
+def watch(run_id: RunId) -> None:
+    """Follow what happens to it until it ends."""
+
+    async def work(store: Store) -> None:
+        from pgqrs.api.admin import admin
+        from pgqrs.api.bodies import body
+        from pgqrs.errors import WaitTimeout
+        from pgqrs.types import ENDED
+
+        after = 0
+        while True:
+            run = await _run(store, run_id)
+            for event in body(await admin(store).events(run_id, limit=1000, after=after)):
+                after = event["event_id"]
+                _print_event(event)
+            if run.status in ENDED:
+                return
+            try:
+                await store.results.wait(run_id, 1.0)
+            except WaitTimeout:
+                continue
+
+    with_store(work)
+
+
+@runs.command("wait")
+def wait(
+    ids: Annotated[list[str], typer.Argument(metavar="ID...")],
+    timeout: Annotated[str | None, typer.Option("--timeout", help="5m")] = None,
+) -> None:
+    """Wait until it has ended; 6 when that took too long, 7 when it failed."""
+    seconds = None if timeout is None else values.length(timeout).total_seconds()
+
+    async def work(store: Store) -> None:
+        for run_id in values.ids(ids):
+            await (await _run(store, run_id)).result(seconds)
+            say(f"run {run_id} has ended in SUCCESS")
+
+    with_store(work)
+
+
+@runs.command("result")
+def result(run_id: RunId, timeout: Annotated[str | None, typer.Option("--timeout", help="5m")] = None) -> None:
+    """Print what it returned, as JSON; waits for its end."""
+    seconds = None if timeout is None else values.length(timeout).total_seconds()
+    with_store(lambda store: _print_result(store, run_id, seconds))
+
+
+@runs.command("why")
+def why(run_id: RunId) -> None:
+    """Why does it not move? One sentence, the evidence, and what to do."""
+
+    async def work(store: Store) -> None:
+        from pgqrs.api.bodies import body
+        from pgqrs.api.why import why as reason
+
+        found = await reason(run_id, store)
+        if state().output != "table":
+            output.one(body(found))
+            return
+        print(output.safe(str(found)))
+        for line in found.evidence:
+            print(f"  {output.safe(line)}")
+        if found.fix:
+            print(f"to get it going: {output.safe(found.fix)}")
+
+    with_store(work)
+
+
+@runs.command("signal")
+def signal(
+    run_id: RunId,
+    name: Annotated[str, typer.Argument()],
+    payload: Annotated[str | None, typer.Argument(help="JSON, @file or -")] = None,
+) -> None:
+    """Send it a signal, which `ctx.wait_for(name)` gets."""
+    given = None if payload is None else values.document(payload)
+    _act_on([run_id], "signal", f"got signal {name}", name=name, payload=given)
+
+
+@runs.command("approve")
+def approve(run_id: RunId, comment: Annotated[str | None, typer.Option("--comment")] = None) -> None:
+    """Say yes to what it waits for: `{"approved": true, "by": ..., "comment": ...}`."""
+    _answer(run_id, approved=True, comment=comment)
+
+
+@runs.command("reject")
+def reject(run_id: RunId, comment: Annotated[str | None, typer.Option("--comment")] = None) -> None:
+    """Say no to what it waits for."""
+    _answer(run_id, approved=False, comment=comment)
+
+
+@runs.command("resume")
+def resume(
+    ids: RunIds = None,
+    step: Annotated[str | None, typer.Option("--step", help="The paused step that gets the data.")] = None,
+    data: Annotated[str | None, typer.Option("--data", help="JSON, @file or -")] = None,
+) -> None:
+    """Let paused runs go on."""
+    given = None if data is None else values.document(data)
+    _act_on(_named(ids), "resume", "is resumed", step=step, data=given)
+
+
+@runs.command("pause")
+def pause(ids: RunIds = None, reason: Reason = None) -> None:
+    """Take runs out of the workers' hands until they are resumed."""
+    _act_on(_named(ids), "pause", "is paused", **({"reason": reason} if reason else {}))
+
+
+@runs.command("reset")
+def reset(
+    ids: RunIds = None,
+    from_step: Annotated[str | None, typer.Option("--from", help="From that step on; else from the start.")] = None,
+) -> None:
+    """Run them again, forgetting what they have done."""
+    chosen = _named(ids)
+    confirm(f"forget what {len(chosen)} run(s) have done, and run them again")
+    _act_on(chosen, "reset", "begins anew", from_step=from_step)
+
+
+@runs.command("restore")
+def restore(ids: RunIds = None) -> None:
+    """Take a deletion back."""
+    _act_on(_named(ids), "restore", "is restored")
+
+
+@runs.command("cancel")
+@chooses
+def cancel(wanted: RunFilter, ids: RunIds = None, reason: Reason = None) -> None:
+    """End runs, and their children: those named, or all that a filter finds."""
+    _bulk("cancel", "is cancelled", wanted, ids, reason=reason)
+
+
+@runs.command("restart")
+@chooses
+def restart(wanted: RunFilter, ids: RunIds = None) -> None:
+    """Run failed runs again from where they failed: those named, or all that a filter finds."""
+    _bulk("restart", "is restarted", wanted, ids)
+
+
+@runs.command("delete")
+@chooses
+def delete(wanted: RunFilter, ids: RunIds = None, reason: Reason = None) -> None:
+    """Take ended runs out of sight: those named, or all that a filter finds. `restore` takes it back."""
+    _bulk("delete", "is deleted", wanted, ids, reason=reason)
+
+
+# -- acting --------------------------------------------------------------------------------------------------
+
+
+def _named(words: list[str] | None) -> list[int]:
+    found = values.ids(words or [])
+    if not found:
+        raise ConfigError("name the runs, or - to read their ids from standard input")
+    return found
+
+
+def _act_on(run_ids: list[int], action: str, said: str, **given: Any) -> None:
+    """One after the other; the first that is refused stops it, and says which were done."""
+
+    async def work(store: Store) -> None:
+        from pgqrs.api.actions import act
+
+        for run_id in run_ids:
+            if not state().dry_run:
+                await act(store, run_id, action, actor=_actor(), **given)
+            print(f"run {run_id} {said}" + (" (not done: --dry-run)" if state().dry_run else ""))
+
+    with_store(work)
+
+
+def _bulk(action: str, said: str, wanted: RunFilter, words: list[str] | None, **given: Any) -> None:
+    if words:
+        if not wanted.is_empty:
+            raise ConfigError("name the runs, or say which with a filter, not both")
+        _act_on(_named(words), action, said, **given)
+        return
+    if wanted.is_empty:
+        raise ConfigError(f"say which runs to {action}: their ids, or a filter such as --status error --since 1h")
+
+    async def work(store: Store) -> None:
+        from pgqrs.api.admin import admin
+        from pgqrs.api.bodies import body
+
+        verb: Callable[..., Coroutine[Any, Any, Any]] = getattr(admin(store), f"{action}_runs")
+        planned = await verb(wanted, dry_run=True)
+        say(f"{planned.matched} run(s) match {wanted}")
+        if state().dry_run or not planned.matched.count:
+            output.one(body(planned))
+            return
+        confirm(f"{action} {planned.matched} run(s)")
+        output.one(body(await verb(wanted, dry_run=False, actor=_actor(), **given)))
+
+    with_store(work)
+
+
+def _answer(run_id: int, *, approved: bool, comment: str | None) -> None:
+    """To a run that waits for a signal, or for a person."""
+    answer = {"approved": approved, "by": _actor(), "comment": comment}
+
+    async def work(store: Store) -> None:
+        from pgqrs.api.actions import answer_wait
+
+        await answer_wait(store, run_id, answer, actor=_actor())
+        print(f"run {run_id} is {'approved' if approved else 'rejected'}")
+
+    with_store(work)
+
+
+def confirm(what: str) -> None:
+    """Before what is hard to undo: --yes, or a yes on a terminal."""
+    if state().yes or state().dry_run:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError(f"to {what}, say --yes")
+    if not typer.confirm(f"{what}?", err=True):
+        raise typer.Exit(1)
+
+
+def _actor() -> str:
+    return os.environ.get("PGQRS_ACTOR") or f"cli:{getpass.getuser()}"
+
+
+# -- printing ------------------------------------------------------------------------------------------------
+
+
+async def _run(store: Store, run_id: int) -> Any:
+    from pgqrs.api.run import Run
+    from pgqrs.db.tables import runs as table
+
+    return Run(await table.get(await store.ready(), run_id), store)
+
+
+async def _print_run(store: Store, run_id: int, *, said: str | None = None) -> None:
+    from pgqrs.api.bodies import body
+    from pgqrs.db.tables import runs as table
+
+    match state().output:
+        case "ids":
+            print(run_id)
+        case "table" if said:
+            print(said)
+        case _:
+            output.one(body(await table.get(await store.ready(), run_id)))
+
+
+async def _print_result(store: Store, run_id: int, seconds: float | None) -> None:
+    from pgqrs.api.bodies import body
+
+    run = await _run(store, run_id)
+    await run.result(seconds)
+    await run.refresh()
+    print(json.dumps(body(run._row)["output"], ensure_ascii=False))  # noqa: SLF001 - as it is stored
+
+
+def _print_event(event: dict[str, Any]) -> None:
+    if state().output != "table":
+        print(json.dumps(event, ensure_ascii=False), flush=True)
+        return
+    data = "" if event["data"] is None else f"  {output.shown(event['data'])}"
+    print(f"{event['created_at']}  {event['event_type']}{data}", flush=True)

@@ -1,0 +1,181 @@
+"""`pgqrs schedule ...` and `pgqrs outbox ...`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pgqrs.cli import output, values
+from pgqrs.cli.output import Column, age, column
+from pgqrs.cli.runs import confirm
+from pgqrs.cli.state import state, with_admin, with_store
+
+if TYPE_CHECKING:
+    from pgqrs.api.admin import Admin
+    from pgqrs.api.schedules import Schedules
+    from pgqrs.api.store import Store
+
+schedules = typer.Typer(help="Schedules: what is triggered when.", no_args_is_help=True)
+outbox = typer.Typer(help="The outbox: what waits to be published, and what is dead.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="SCHEDULE")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000)]
+
+LIST = (
+    column("schedule", "name"),
+    column("workflow"),
+    Column(
+        "when",
+        lambda item: item["cron"] or (f"every {item['every_seconds']:g} s" if item["every_seconds"] else item["at"]),
+    ),
+    column("zone", "timezone"),
+    Column("paused", lambda item: item["paused_at"] is not None),
+    column("next", "next_slot_at"),
+    column("last run", "last_run_id", right=True),
+    column("error", "last_error"),
+)
+EVENTS = (
+    column("event", "event_id", right=True),
+    column("type"),
+    column("run", "run_id", right=True),
+    Column("age", age("created_at"), right=True),
+    column("attempts", right=True),
+    column("error", "last_error"),
+)
+
+
+@schedules.command("list")
+def list_schedules() -> None:
+    """Every schedule, by name."""
+
+    async def work(found: Schedules) -> None:
+        output.items(_body(await found.list()), LIST, key="name")
+
+    _with_schedules(work)
+
+
+@schedules.command("get")
+def get(schedule: Name) -> None:
+    """All about a schedule."""
+
+    async def work(found: Schedules) -> None:
+        output.one(_body(await found.get(schedule)))
+
+    _with_schedules(work)
+
+
+@schedules.command("create")
+def create(  # noqa: PLR0917 - options
+    schedule: Name,
+    workflow: Annotated[str, typer.Argument()],
+    params: Annotated[list[str] | None, typer.Argument(help="name=text, name:=json, @file, or -")] = None,
+    cron: Annotated[str | None, typer.Option("--cron", help="'30 2 * * *'")] = None,
+    every: Annotated[str | None, typer.Option("--every", help="15m")] = None,
+    at: Annotated[str | None, typer.Option("--at", help="Once: 2030-01-31T12:00Z")] = None,
+    timezone: Annotated[str, typer.Option("--timezone", help="Europe/Berlin")] = "UTC",
+) -> None:
+    """Make it, or change it to be so."""
+    options: dict[str, Any] = {"cron": cron, "timezone": timezone, "params": values.parameters(params or [])}
+    options["every"] = None if every is None else values.length(every)
+    options["at"] = None if at is None else values.moment(at)
+
+    async def work(found: Schedules) -> None:
+        output.one(_body(await found.create(schedule, workflow, **options)))
+
+    _with_schedules(work)
+
+
+@schedules.command("pause")
+def pause(schedule: Name) -> None:
+    """Nothing is triggered until it is resumed."""
+    _with_schedules(lambda found: found.pause(schedule))
+    print(f"schedule {schedule} is paused")
+
+
+@schedules.command("resume")
+def resume(
+    schedule: Name, catch_up: Annotated[bool, typer.Option("--catch-up", help="Make up for the pause.")] = False
+) -> None:
+    """Go on with the next slot."""
+    _with_schedules(lambda found: found.resume(schedule, catch_up=catch_up))
+    print(f"schedule {schedule} is resumed")
+
+
+@schedules.command("trigger")
+def trigger(schedule: Name) -> None:
+    """A run now, beside its slots."""
+    run_id = _with_schedules(lambda found: found.trigger(schedule))
+    print(run_id if state().output == "ids" else f"run {run_id} is triggered")
+
+
+@schedules.command("next")
+def next_slots(schedule: Name, count: Annotated[int, typer.Option("--count", "-n", min=1, max=1_000)] = 5) -> None:
+    """When it is due next."""
+
+    async def work(found: Schedules) -> None:
+        slots = [{"slot_at": each} for each in _body(await found.next(schedule, count))]
+        output.items(slots, [column("slot", "slot_at")], key="slot_at")
+
+    _with_schedules(work)
+
+
+@schedules.command("slots")
+def slots(schedule: Name, limit: Limit = 50) -> None:
+    """What became of its latest slots."""
+
+    async def work(found: Schedules) -> None:
+        columns = [column("slot", "slot_at"), column("state"), column("run", "run_id", right=True)]
+        output.items(_body(await found.slots(schedule, limit)), columns, key="slot_at")
+
+    _with_schedules(work)
+
+
+@schedules.command("delete")
+def delete(schedule: Name) -> None:
+    """Remove it with its history; runs that it triggered go on."""
+    confirm(f"delete schedule {schedule} with its history")
+    _with_schedules(lambda found: found.delete(schedule))
+    print(f"schedule {schedule} is deleted")
+
+
+@outbox.command("list")
+def list_events(limit: Limit = 100) -> None:
+    """What is still to be published."""
+
+    async def work(admin: Admin) -> None:
+        output.items(_body(await admin.outbox.unpublished(limit=limit)), EVENTS, key="event_id")
+
+    with_admin(work)
+
+
+@outbox.command("dead")
+def dead(limit: Limit = 100) -> None:
+    """What receivers refused too often."""
+
+    async def work(admin: Admin) -> None:
+        output.items(_body(await admin.outbox.dead(limit=limit)), EVENTS, key="event_id")
+
+    with_admin(work)
+
+
+@outbox.command("replay")
+def replay(ids: Annotated[list[str] | None, typer.Argument(help="Events; all when none is named.")] = None) -> None:
+    """Let dead events start anew."""
+    chosen = values.ids(ids) if ids else None
+    print(f"{with_admin(lambda admin: admin.outbox.replay(chosen))} event(s) start anew")
+
+
+def _body(thing: Any) -> Any:
+    from pgqrs.api.bodies import body
+
+    return body(thing)
+
+
+def _with_schedules(work: Any) -> Any:
+    async def call(store: Store) -> Any:
+        from pgqrs.api.schedules import schedules as of
+
+        return await work(of(store))
+
+    return with_store(call)

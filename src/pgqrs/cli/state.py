@@ -1,0 +1,219 @@
+"""What every command may be told, before its verb or after it, and where a setting comes from.
+
+A flag wins over the environment, which wins over `[tool.pgqrs]` in pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import os
+import sys
+import tomllib
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from pgqrs.errors import ConfigError, ConnectionFailed
+
+if TYPE_CHECKING:
+    from pgqrs.api.admin import Admin
+    from pgqrs.api.store import Store
+    from pgqrs.config import Config
+
+FORMATS = ("table", "json", "jsonl", "ids")
+
+
+@dataclass(slots=True)
+class State:
+    """The options that all commands share, as they were given on the command line."""
+
+    dsn: str | None = None
+    schema: str | None = None
+    app: str | None = None
+    output: str = "table"
+    colour: bool = True
+    quiet: bool = False
+    verbose: bool = False
+    yes: bool = False
+    dry_run: bool = False
+
+
+_state = State()
+
+
+def state() -> State:
+    """Of the command that runs now."""
+    return _state
+
+
+Option = typer.Option
+SHARED: dict[str, Any] = {
+    "dsn": Annotated[
+        str | None, Option("--dsn", "-d", help="The database; better set PGQRS_DSN: `ps` shows arguments to all.")
+    ],
+    "schema": Annotated[str | None, Option("--schema", "-s", help="The schema (PGQRS_SCHEMA).")],
+    "app": Annotated[str | None, Option("--app", "-A", help="The workflows: module, module:attribute or file.py.")],
+    "output": Annotated[str | None, Option("--output", "-o", help=f"{', '.join(FORMATS)}.")],
+    "colour": Annotated[bool | None, Option("--color/--no-color", help="Colours, on a terminal.")],
+    "quiet": Annotated[bool | None, Option("--quiet", "-q", help="Say nothing but what was asked for.")],
+    "verbose": Annotated[bool | None, Option("--verbose", "-v", help="Say more.")],
+    "yes": Annotated[bool | None, Option("--yes", "-y", help="Do not ask.")],
+    "dry_run": Annotated[bool | None, Option("--dry-run", help="Say what would be done, and do nothing.")],
+}
+
+
+def share(app: typer.Typer) -> None:
+    """Lets every command of the tree be told the shared options, before its verb and after it."""
+    app.callback()(with_options(_nothing, SHARED, _remember))
+    for command in app.registered_commands:
+        if command.callback is not None:
+            command.callback = with_options(command.callback, SHARED, _remember)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            share(group.typer_instance)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _remember(**given: Any) -> dict[str, Any]:
+    for name, value in given.items():
+        if value is not None:
+            setattr(_state, name, value)
+    if _state.output not in FORMATS:
+        raise ConfigError(f"there is no format {_state.output!r}; use {', '.join(FORMATS)}")
+    return {}
+
+
+def with_options(
+    command: Callable[..., Any], options: Mapping[str, Any], use: Callable[..., dict[str, Any]]
+) -> Callable[..., Any]:
+    """The command with more options; what `use` makes of their values goes to the command. Its own names win."""
+    own = inspect.signature(command, eval_str=True)
+    added = {name: annotation for name, annotation in options.items() if name not in own.parameters}
+    made = {name for name in own.parameters if name in _made_by(use)}
+
+    @functools.wraps(command)
+    def wrapped(**given: Any) -> Any:
+        return command(**use(**{name: given.pop(name) for name in added}), **given)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [each.replace(kind=keyword) for each in own.parameters.values() if each.name not in made]
+    parameters += [inspect.Parameter(name, keyword, default=None, annotation=a) for name, a in added.items()]
+    wrapped.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {each.name: each.annotation for each in parameters}
+    return wrapped
+
+
+def _made_by(use: Callable[..., Any]) -> tuple[str, ...]:
+    """The parameters that the command gets from `use`, and not from the command line."""
+    return getattr(use, "makes", ())
+
+
+# -- settings ------------------------------------------------------------------------------------------------
+
+
+class Setting(NamedTuple):
+    name: str
+    value: Any
+    source: str
+
+
+def settings() -> Iterator[Setting]:
+    """Every setting of Config with its value and where that comes from; secrets are masked."""
+    from pgqrs.config import masked
+
+    flags, file, path = _flags(), *_from_file()
+    config = configured()
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if field.name in flags:
+            source = "flag"
+        elif os.environ.get(f"PGQRS_{field.name.upper()}"):
+            source = f"PGQRS_{field.name.upper()}"
+        else:
+            source = str(path) if field.name in file else "default"
+        yield Setting(field.name, masked(value) if field.name.endswith("dsn") and value else value, source)
+
+
+def configured() -> Config:
+    """The settings of the store that a command works with."""
+    from pgqrs.config import Config
+
+    file, path = _from_file()
+    known = {field.name for field in fields(Config)}
+    if unknown := sorted(file.keys() - known - {"app"}):
+        raise ConfigError(f"[tool.pgqrs] in {path} has {unknown[0]!r}; known are app, {', '.join(sorted(known))}")
+    kept = {name: value for name, value in file.items() if name in known and not _in_environment(name)}
+    return Config(**{**kept, **_flags()})
+
+
+def application() -> str | None:
+    """Where the workflows are, as --app, PGQRS_APP or the file says."""
+    found = state().app or os.environ.get("PGQRS_APP") or _from_file()[0].get("app")
+    return None if found is None else str(found)
+
+
+def _flags() -> dict[str, Any]:
+    given = {"dsn": state().dsn, "schema": state().schema}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _in_environment(name: str) -> bool:
+    return bool(os.environ.get(f"PGQRS_{name.upper()}"))
+
+
+def _from_file() -> tuple[dict[str, Any], Path | None]:
+    """[tool.pgqrs] of the nearest pyproject.toml here or above."""
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        path = folder / "pyproject.toml"
+        if not path.is_file():
+            continue
+        try:
+            found = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("pgqrs", {})
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+            raise ConfigError(f"{path} cannot be read: {error}") from None
+        return dict(found), path
+    return {}, None
+
+
+# -- the store -----------------------------------------------------------------------------------------------
+
+
+def with_store(work: Callable[[Store], Coroutine[Any, Any, Any]], *, creates: bool = False) -> Any:
+    """Runs the work on the store that the settings name; `creates` may make its file."""
+    from pgqrs.api.connect import connect_with
+
+    config = configured()
+    if config.dsn == "sqlite:///pgqrs.db" and not state().quiet and state().dsn is None:
+        say("using sqlite:///pgqrs.db; name another database with PGQRS_DSN or --dsn")
+    if not creates and config.backend != "postgres" and not Path(config.path).exists():
+        # Connecting would make it, and then all would be well with an empty file.
+        raise ConnectionFailed(f"there is no file {config.path!r}; make it with `pgqrs install`")
+
+    async def call() -> Any:
+        async with connect_with(config) as store:
+            return await work(store)
+
+    return asyncio.run(call())
+
+
+def with_admin(work: Callable[[Admin], Coroutine[Any, Any, Any]], *, creates: bool = False) -> Any:
+    async def call(store: Store) -> Any:
+        from pgqrs.api.admin import admin
+
+        return await work(admin(store))
+
+    return with_store(call, creates=creates)
+
+
+def say(words: str) -> None:
+    """Words go to standard error, data to standard output."""
+    if not state().quiet:
+        print(words, file=sys.stderr)

@@ -1,0 +1,147 @@
+"""`pgqrs workflow ...` and `pgqrs worker ...`: what there is to run, and who runs it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pgqrs.cli import output
+from pgqrs.cli.output import Column, column
+from pgqrs.cli.state import say, with_admin, with_store
+from pgqrs.words import lasting
+
+if TYPE_CHECKING:
+    from pgqrs.api.admin import Admin
+    from pgqrs.api.store import Store
+
+workflows = typer.Typer(help="Workflows: how they fare, pause and resume.", no_args_is_help=True)
+workers = typer.Typer(help="Workers: who is there, and starting one.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="WORKFLOW")]
+
+WORKERS = (
+    column("worker", "worker_id", right=True),
+    column("name"),
+    column("status"),
+    Column("sign of life", lambda worker: f"{lasting(worker['heartbeat_age_seconds'])} ago", right=True),
+    column("holds", "leased", right=True),
+    Column("serves", lambda worker: ", ".join(_served(worker))),
+)
+
+
+def _served(worker: dict[str, Any]) -> list[str]:
+    info = worker["info"]
+    return [f"{prefix}*" for prefix in info.get("prefixes") or ()] or info.get("handlers") or [worker["queue"] or ""]
+
+
+@workflows.command("list")
+def list_workflows() -> None:
+    """Every workflow, with its runs that have not ended."""
+
+    async def work(store: Store) -> None:
+        from pgqrs.api.admin import admin
+        from pgqrs.api.bodies import body
+        from pgqrs.db.tables import workflows as table
+
+        live = {each.workflow: each for each in (await admin(store).stats()).live}
+        found = []
+        for each in await table.list_all(await store.ready()):
+            counts = live.get(each.name)
+            item = {"workflow": each.name, "created_at": body(each.created_at)}
+            for name in ("pending", "running", "paused"):
+                item[name] = getattr(counts, name).count if counts else 0
+            found.append(item)
+        headings = ("pending", "running", "paused")
+        output.items(found, [column("workflow"), *(column(h, right=True) for h in headings)], key="workflow")
+
+    with_store(work)
+
+
+@workflows.command("get")
+def get(workflow: Name) -> None:
+    """How it fares: counts, rates, durations, queue and workers."""
+
+    async def work(admin: Admin) -> None:
+        from pgqrs.api.bodies import body
+
+        output.one(body(await admin.workflow_metrics(workflow)))
+
+    with_admin(work)
+
+
+@workflows.command("create")
+def create(workflow: Name) -> None:
+    """Make its definition and its queue; those that are there stay as they are."""
+    with_store(lambda store: store.create_workflow(workflow))
+    print(f"workflow {workflow} is there")
+
+
+@workflows.command("pause")
+def pause(workflow: Name) -> None:
+    """No run of it begins or goes on until it is resumed; what is at work finishes."""
+    with_admin(lambda admin: _pause(admin, workflow, paused=True))
+    print(f"workflow {workflow} is paused")
+
+
+@workflows.command("resume")
+def resume(workflow: Name) -> None:
+    """Take its runs up again."""
+    with_admin(lambda admin: _pause(admin, workflow, paused=False))
+    print(f"workflow {workflow} is resumed")
+
+
+async def _pause(admin: Admin, workflow: str, *, paused: bool) -> None:
+    from pgqrs.db.tables import workflows as table
+
+    # Its queue has its name; a queue without a workflow is not meant.
+    await table.get(await admin._store.ready(), workflow)  # noqa: SLF001
+    await (admin.pause_queue if paused else admin.resume_queue)(workflow)
+
+
+@workers.command("list")
+def list_workers(queue: Annotated[str | None, typer.Option("--queue", help="Of that queue only.")] = None) -> None:
+    """Every worker, with its last sign of life and what it holds."""
+
+    async def work(admin: Admin) -> None:
+        from pgqrs.api.bodies import body
+
+        output.items(body(await admin.workers(queue)), WORKERS, key="worker_id")
+
+    with_admin(work)
+
+
+@workers.command("release")
+def release(worker_id: Annotated[int, typer.Argument(metavar="ID", min=0)]) -> None:
+    """Hand back at once all that a worker holds: for one that is gone."""
+    count = with_admin(lambda admin: admin.release_worker_messages(worker_id))
+    print(f"{count} message(s) of worker {worker_id} are free")
+
+
+@workers.command("run")
+def run(
+    app: Annotated[str | None, typer.Argument(help="module, module:attribute or file.py; else --app.")] = None,
+    prefix: Annotated[list[str] | None, typer.Option("--prefix", help="Serve all that begins so: billing.")] = None,
+    concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, max=10_000)] = 10,
+    drain: Annotated[bool, typer.Option("--drain", help="End when nothing is left to do.")] = False,
+    name: Annotated[str | None, typer.Option("--name", help="What it is called in lists.")] = None,
+) -> None:
+    """Run the workflows of an application until SIGTERM or Ctrl-C."""
+    from pgqrs.cli.application import load
+
+    found = load(app)
+
+    async def work(store: Store) -> None:
+        from pgqrs.api.store import _process_name
+        from pgqrs.api.worker import worker
+
+        builder = worker(name or _process_name(), prefixes=prefix or None, concurrency=concurrency)
+        made = await builder.workflows(found).create(store)
+        if drain:
+            await made.run_until_idle()
+            await made.close()
+            return
+        say(f"serving {', '.join(sorted(found))}; Ctrl-C stops")
+        await made.poll_forever(signals=True)
+
+    with_store(work, creates=True)

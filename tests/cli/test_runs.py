@@ -1,0 +1,212 @@
+"""`pgqrs run ...` on every database."""
+
+import pytest
+
+import pgqrs
+
+flow = pgqrs.workflow("flow")
+
+
+async def _nothing(ctx):
+    return None
+
+
+@pytest.fixture
+async def run_id(store):
+    await store.create_workflow("flow")
+    return await flow.trigger({"n": 1}, attributes={"customer": "c1"}).execute(store)
+
+
+async def _execute(store, handler):
+    worker = await pgqrs.consumer("w", 0, "flow").handler(handler).create(store)
+    await worker.run_until_idle()
+    await worker.close()
+
+
+async def test_trigger_takes_parameters_and_options(store, command):
+    await store.create_workflow("flow")
+
+    said = await command("run", "trigger", "flow", "name=ann", "n:=3", "--key", "k1", "--attr", "a=b", "-o", "ids")
+
+    run = await flow.get_run(int(said.out), store)
+    assert (run.input, run.idempotency_key, run.attributes) == ({"name": "ann", "n": 3}, "k1", {"a": "b"})
+    again = await command("run", "trigger", "flow", "name=ann", "n:=3", "--key", "k1", "--attr", "a=b", "-o", "ids")
+    assert again.out == said.out
+
+
+@pytest.mark.backends("sqlite")
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [(['{"n": 1}'], None), (["-"], '{"n": 1}'), (["n:=1"], None), (["@params.json"], None)],
+)
+async def test_parameters_come_from_anywhere(store, command, tmp_path, monkeypatch, words, given):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.json").write_text('{"n": 1}')
+    await store.create_workflow("flow")
+
+    said = await command("run", "trigger", "flow", *words, "-o", "json", given=given)
+
+    assert said.json["input"] == {"n": 1}
+
+
+async def test_list_is_the_same_for_people_and_programs(command, run_id):
+    listed = await command("run", "list", "--status", "pending", "--attr", "customer=c1", "-o", "json")
+    assert [run["run_id"] for run in listed.json["items"]] == [run_id]
+    assert listed.json["next_cursor"] is None
+    assert (await command("run", "list", "--status", "error", "-o", "ids")).out == ""
+    table = await command("run", "list")
+    assert table.out.splitlines()[0].split() == ["run", "status", "workflow", "age", "attempt", "reason"]
+
+
+async def test_pages_follow_each_other(store, command):
+    await store.create_workflow("flow")
+    await flow.trigger_many([None] * 5).execute(store)
+
+    first = await command("run", "list", "-n", 3, "-o", "json")
+    rest = await command("run", "list", "-n", 3, "-o", "json", "--cursor", first.json["next_cursor"])
+
+    assert len(first.json["items"]) + len(rest.json["items"]) == 5
+
+
+async def test_everything_about_a_run_can_be_seen(store, command, run_id):
+    async def handler(ctx, params):
+        return await ctx.step("double", _double, params["n"])
+
+    await _execute(store, handler)
+
+    assert (await command("run", "get", run_id, "-o", "json")).json["output"] == 2
+    [step] = (await command("run", "steps", run_id, "-o", "json")).json["items"]
+    assert (step["step_id"], step["output"]) == ("double", 2)
+    events = (await command("run", "events", run_id, "-o", "json")).json["items"]
+    assert events[-1]["event_type"] == "succeeded"
+    assert (await command("run", "result", run_id)).out == "2\n"
+    watched = await command("run", "watch", run_id)
+    assert watched.out.splitlines()[-1].endswith("succeeded")
+    assert (await command("run", "why", run_id)).out.startswith(f"run {run_id}: it has ended in SUCCESS")
+
+
+async def _double(n):
+    return 2 * n
+
+
+async def test_why_shows_the_way_out(store, command, run_id):
+    said = await command("run", "why", run_id)
+
+    assert said.out.splitlines()[0] == f"run {run_id}: no worker serves 'flow'"
+    assert said.out.splitlines()[-1].startswith("to get it going: pgqrs worker run")
+
+
+async def test_each_action_does_what_it_says(store, command, run_id):
+    for verb, status in (
+        ("pause", "PAUSED"),
+        ("resume", "PENDING"),
+        ("cancel", "CANCELLED"),
+        ("restart", "PENDING"),
+        ("delete", "PENDING"),
+    ):
+        done = await command("run", verb, run_id)
+        assert done.code == 0, (verb, done)
+        assert (await flow.get_run(run_id, store)).status == status
+    assert (await command("run", "restore", run_id)).code == 0
+    events = await flow.events(run_id, store)
+    assert {event.actor for event in events if event.event_type in ("cancelled", "paused")} == {"ann"}
+
+
+async def test_a_signal_and_a_person_can_be_answered(store, command, run_id):
+    async def handler(ctx, params):
+        first = await ctx.wait_for("approve")
+        second = await ctx.pause("sign it")
+        return [first, second]
+
+    await _execute(store, handler)
+    assert (await command("run", "approve", run_id, "--comment", "fine")).out == f"run {run_id} is approved\n"
+    await _execute(store, handler)
+    assert (await command("run", "reject", run_id)).out == f"run {run_id} is rejected\n"
+    await _execute(store, handler)
+
+    run = await flow.get_run(run_id, store)
+    assert run.output() == [
+        {"approved": True, "by": "ann", "comment": "fine"},
+        {"approved": False, "by": "ann", "comment": None},
+    ]
+    refused = await command("run", "approve", run_id)
+    assert (refused.code, "waits for nobody" in refused.err) == (5, True)
+
+
+async def test_bulk_verbs_count_first_and_want_a_yes(store, command):
+    await store.create_workflow("flow")
+    ids = await flow.trigger_many([None] * 3).execute(store)
+
+    planned = await command("run", "cancel", "--status", "pending", "--dry-run", "-o", "json")
+    refused = await command("run", "cancel", "--status", "pending")
+    nothing = await command("run", "cancel")
+
+    assert (planned.json["matched"]["count"], planned.json["done"]) == (3, 0)
+    assert (refused.code, "--yes" in refused.err) == (2, True)
+    assert (nothing.code, "say which runs" in nothing.err) == (2, True)
+    assert {(await flow.get_run(each, store)).status for each in ids} == {"PENDING"}
+    done = await command("run", "cancel", "--status", "pending", "--yes", "-o", "json")
+    assert done.json["done"] == 3
+
+
+async def test_ids_flow_from_one_command_to_the_next(store, command):
+    await store.create_workflow("flow")
+    await flow.trigger_many([None] * 2).execute(store)
+
+    listed = await command("run", "list", "-o", "ids")
+    done = await command("run", "cancel", "-", given=listed.out)
+
+    assert done.out.count("is cancelled") == 2
+
+
+@pytest.mark.backends("sqlite")
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["run", "get", "999"], 4),
+        (["run", "restart", "999"], 4),
+        (["run", "list", "--status", "nonsense"], 2),
+        (["run", "trigger", "nowhere"], 4),
+        (["run", "trigger", "flow", "n:=x"], 2),
+        (["run", "trigger", "flow", "--in", "soon"], 2),
+        (["run", "get", "x"], 2),
+        (["run", "list", "-o", "xml"], 2),
+        (["run", "list", "--cursor", "x"], 2),
+    ],
+)
+async def test_errors_have_codes(store, command, run_id, words, code):
+    assert (await command(*words)).code == code
+
+
+async def test_a_failed_run_is_7_and_a_late_one_6(store, command, live_store, run_id):
+    late = await command("run", "wait", run_id, "--timeout", "10ms")
+
+    async def failing(ctx, params):
+        raise pgqrs.PermanentError("no")
+
+    await _execute(store, failing)
+    failed = await command("run", "result", run_id)
+    assert (late.code, failed.code) == (6, 7)
+
+
+@pytest.mark.backends("sqlite")
+async def test_what_users_wrote_cannot_command_the_terminal(store, command, run_id):
+    async def failing(ctx, params):
+        raise pgqrs.PermanentError("\x1b]0;owned\x07 \u202eevil")
+
+    await _execute(store, failing)
+
+    said = await command("run", "list")
+
+    assert "\x1b" not in said.out
+    assert "\u202e" not in said.out
+    assert r"\x1b]0;owned\x07 \u202eevil" in said.out
+
+
+@pytest.mark.backends("sqlite")
+async def test_options_stand_before_or_after_the_verb(command, run_id):
+    before = await command("-o", "json", "run", "list")
+    between = await command("run", "-o", "json", "list")
+    after = await command("run", "list", "-o", "json")
+
+    assert before.out == between.out == after.out
