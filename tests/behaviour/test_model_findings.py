@@ -1,0 +1,28 @@
+"""What the walks of proof/model found, each as its shortest case."""
+
+import pgqrs
+from pgqrs.db import claims, settling
+from pgqrs.db.tables import messages, workers
+from pgqrs.db.tables.messages import Source
+from pgqrs.db.writes import Ending, Write, Yielding
+from pgqrs.types import RunStatus
+
+
+async def claimed(store, *names, batch=1):
+    """(run ids, claims) of one worker that asks the workflows in that order."""
+    worker_id = await workers.register(store.database, queue_id=None, name="w", port=0, info={})
+    sources = [Source((await store.workflow(name)).queue_id, 10) for name in names]
+    return await claims.claim(store.database, sources, worker_id=worker_id, batch=batch)
+
+
+async def test_of_one_priority_the_queue_that_is_asked_first_gives_first(store):
+    await store.create_workflow("flow")
+    await store.create_workflow("other")
+    first = pgqrs.workflow("flow")
+    urgent = await first.trigger(priority=1).execute(store)
+    usual = await first.trigger().execute(store)
+    await pgqrs.workflow("other").trigger_many([1, 2, 3]).execute(store)
+
+    found = await claimed(store, "flow", "other", batch=2)
+
+    assert [each.run_id for each in found] == [urgent, usual]
