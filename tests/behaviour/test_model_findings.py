@@ -26,3 +26,29 @@ async def test_of_one_priority_the_queue_that_is_asked_first_gives_first(store):
     found = await claimed(store, "flow", "other", batch=2)
 
     assert [each.run_id for each in found] == [urgent, usual]
+
+
+async def test_a_run_that_is_due_keeps_its_turn_when_it_is_woken(store, flow, clock):
+    older = await flow.trigger().execute(store)
+    clock.advance(10)
+    younger = await flow.trigger().execute(store)
+    clock.advance(10)
+
+    await flow.resume(older, store)
+
+    assert [each.run_id for each in await claimed(store, "flow", batch=2)] == [older, younger]
+
+
+async def test_a_run_that_is_due_keeps_its_turn_when_it_is_signalled(store, flow, clock):
+    older = await flow.trigger().execute(store)
+    [held] = await claimed(store, "flow")
+    await settling.commit(
+        store.database, [Write(held.fence, (), Yielding(RunStatus.PAUSED, delay=5, waiting_for="sleep"))]
+    )
+    clock.advance(10)
+    younger = await flow.trigger().execute(store)
+    clock.advance(10)
+
+    await flow.signal(older, store, "go")
+
+    assert [each.run_id for each in await claimed(store, "flow", batch=2)] == [older, younger]
