@@ -52,3 +52,24 @@ async def test_a_run_that_is_due_keeps_its_turn_when_it_is_signalled(store, flow
     await flow.signal(older, store, "go")
 
     assert [each.run_id for each in await claimed(store, "flow", batch=2)] == [older, younger]
+
+
+async def test_what_is_done_after_its_lease_ran_out_is_not_leased_again(store, clock):
+    await store.create_queue("tasks")
+    await (await store.producer("tasks")).enqueue_many(["done", "next"])
+    consumer = await store.consumer("tasks")
+    [late] = await consumer.dequeue(lease_seconds=10)
+    clock.advance(10)
+
+    # Nobody has taken it meanwhile: it is still this consumer's to archive.
+    turn = await messages.settle_and_lease(
+        store.database,
+        Source(consumer._holder.queue_id, 10),
+        worker_id=consumer.worker_id,
+        batch=2,
+        done=[(late.id, late.lease_token)],
+    )
+
+    assert (turn.lost, [lease.payload for lease in turn.leases]) == (0, ['"next"'])
+    metrics = await pgqrs.admin(store).queue_metrics("tasks")
+    assert (metrics.leased, metrics.ready, metrics.archived) == (1, 0, 1)
