@@ -73,3 +73,18 @@ async def test_what_is_done_after_its_lease_ran_out_is_not_leased_again(store, c
     assert (turn.lost, [lease.payload for lease in turn.leases]) == (0, ['"next"'])
     metrics = await pgqrs.admin(store).queue_metrics("tasks")
     assert (metrics.leased, metrics.ready, metrics.archived) == (1, 0, 1)
+
+
+async def test_a_stale_write_tells_nothing_beside_one_that_holds(store, flow, clock):
+    run_id = await flow.trigger().execute(store)
+    [stale] = await claimed(store, "flow")
+    clock.advance(10)
+    [held] = await claimed(store, "flow")
+    failed = Ending(RunStatus.ERROR, error='{"type": "Oops"}', last_error="Oops")
+    succeeded = Ending(RunStatus.SUCCESS, output="1")
+
+    # As when one worker lost its run and took it again.
+    done = await settling.commit(store.database, [Write(stale.fence, (), failed), Write(held.fence, (), succeeded)])
+
+    assert done == {held.fence}
+    assert [event.event_type for event in await flow.events(run_id, store)] == ["created", "lease_lost", "succeeded"]
