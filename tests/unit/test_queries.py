@@ -38,6 +38,7 @@ OVERRIDES: dict[str, set[str]] = {
         "settle_and_lease",  # archives and leases in one round trip
         "settle_and_lease_in_bands",
         "_settled",
+        "_not_settled",
         "_turned",
     },
     "metrics.postgres.sql": {"database_bytes"},

@@ -52,11 +52,12 @@ insert into pgqrs_signals (run_id, name, payload, created_at)
 values (:run_id, :name, {as_json :payload}, {now});
 
 -- name: wake_run
--- A waiting run comes at once; one at work will look by itself.
+-- A waiting run comes at once; one at work will look by itself. One that is visible already keeps its turn.
 update pgqrs_messages
 set visible_after = {now}
 where run_id = :run_id
-  and leased_by is null;
+  and leased_by is null
+  and visible_after > {now};
 
 -- name: wake_waiting_run
 -- As wake_run, but a run that a person has put away stays where it is.
@@ -64,6 +65,7 @@ update pgqrs_messages
 set visible_after = {now}
 where run_id = :run_id
   and leased_by is null
+  and visible_after > {now}
   and visible_after < {after :put_away};
 
 -- name: paused_steps

@@ -25,6 +25,9 @@ _SQL = load(__package__, "settling")
 _NO_END = (None,) * 9
 _NO_EVENT: tuple[Any, Any] = (None, None)
 
+# What happened, and the fence of whoever says so: a worker that took its own lost run again holds one of two.
+_Told = tuple[RunFence, Happening]
+
 
 def _needed(db: Database, writes: Sequence[Write]) -> Kind:
     return Kind.UNIT if db.journal.published or any(map(_reaches_others, writes)) else Kind.STATEMENT
@@ -49,17 +52,16 @@ async def commit(db: Database, writes: Sequence[Write]) -> set[RunFence]:
     """
     # What happened is worked out before the steps are written: after a lost reply they may be there already.
     news = await _unknown_yet(db, writes) if db.retried else writes
-    told = [happening for write in news for happening in happenings(write)]
-    kept = [happening for happening in told if happening.event in db.journal.kept]
+    told = [(write.fence, happening) for write in news for happening in happenings(write)]
+    kept = [each for each in told if each[1].event in db.journal.kept]
     settle = _settle_at_once if db.dialect.is_postgres else _settle_by_parts
     held = await settle(db, writes, kept)
     # What only records steps, as most do, concerns nobody else.
     await _tell_others(db, [write for write in writes if write.end is not None and write.fence in held])
     if db.journal.published or any(write.emissions for write in news):
-        runs_held = {fence[0] for fence in held}
         await publish(
             db,
-            [happening for happening in told if happening.run_id in runs_held],
+            [happening for fence, happening in told if fence in held],
             [each for write in news if write.fence in held for each in write.emissions],
         )
     if db.retried:
@@ -88,19 +90,20 @@ def _once_each(steps: Sequence[StepRecord]) -> Sequence[StepRecord]:
 # -- on PostgreSQL: one statement ----------------------------------------------------------------------------
 
 
-async def _settle_at_once(db: Database, writes: Sequence[Write], told: Sequence[Happening]) -> set[RunFence]:
-    events: dict[int, list[tuple[Any, Any]]] = {}
-    for happening in told:
-        events.setdefault(happening.run_id, []).append((happening.event, happening.data))
+async def _settle_at_once(db: Database, writes: Sequence[Write], told: Sequence[_Told]) -> set[RunFence]:
+    events: dict[RunFence, list[tuple[Any, Any]]] = {}
+    for fence, happening in told:
+        events.setdefault(fence, []).append((happening.event, happening.data))
     steps: list[tuple[Any, ...]] = []
     ends: list[tuple[Any, ...]] = []
-    for (run_id, message_id, token), recorded, end, _, _ in writes:
+    for fence, recorded, end, _, _ in writes:
+        _, message_id, token = fence
         for step in recorded if len(recorded) <= 1 else _once_each(recorded):
             steps.append((message_id, token, *step[:8]))  # noqa: PERF401 - one list for all of them
         if end is None and recorded and not events:
             continue
         # The end comes with the last event, which tells of it.
-        *earlier, last = events.pop(run_id, None) or [_NO_EVENT]
+        *earlier, last = events.pop(fence, None) or [_NO_EVENT]
         ends += [(message_id, token, *_NO_END, *event) for event in earlier]
         if end is not None or last is not _NO_EVENT or not recorded:
             ends.append((message_id, token, *(_NO_END if end is None else _columns(end)), *last))
@@ -128,7 +131,7 @@ def _columns(end: Ending | Yielding) -> tuple[Any, ...]:
 # -- elsewhere: one statement for each table, in the writer's transaction ------------------------------------
 
 
-async def _settle_by_parts(db: Database, writes: Sequence[Write], told: Sequence[Happening]) -> set[RunFence]:
+async def _settle_by_parts(db: Database, writes: Sequence[Write], told: Sequence[_Told]) -> set[RunFence]:
     if not told and all(write.end is None and write.steps for write in writes):
         # Nothing but steps, and most likely all of them are held: then that is all there is to do.
         steps = [(*write.fence[1:], *step[:8]) for write in writes for step in _once_each(write.steps)]
@@ -143,8 +146,7 @@ async def _settle_by_parts(db: Database, writes: Sequence[Write], told: Sequence
         await _end(db, endings)
     if yieldings:
         await _yield(db, yieldings)
-    ours = {write.fence[0] for write in mine}
-    await insert_events(db, [happening for happening in told if happening.run_id in ours])
+    await insert_events(db, [happening for fence, happening in told if fence in held])
     return held
 
 

@@ -138,6 +138,10 @@ kept as (
     where :keep::boolean
 ),
 
+-- name: _not_settled
+-- A lease that ran out is visible again, and what was done under it goes in this very statement: no second lease.
+(m.leased_by is null or m.message_id <> all (array(select gone.message_id from gone)))
+
 -- name: _turned
 -- The rows are locked, so their place in the table is a name that costs no index look-up.
 taken as (
@@ -183,6 +187,7 @@ picked as materialized (
           and m.priority = levels.priority
           and m.attempts < m.max_attempts
           and m.visible_after <= {now}
+          and {include _not_settled}
         order by m.visible_after, m.message_id
         limit :batch::bigint
         {skip_locked}
@@ -218,6 +223,7 @@ picked as materialized (
           and m.attempts < m.max_attempts
           and m.visible_after >= bands.since
           and m.visible_after <= {now}
+          and {include _not_settled}
         order by m.visible_after, m.message_id
         limit :batch::bigint
         {skip_locked}

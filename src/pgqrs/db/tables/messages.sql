@@ -17,12 +17,12 @@ returning message_id;
 
 -- name: _levels
 -- The priorities that are in use, highest first, each found by one look into the index.
-levels (queue_id, priority) as (
+levels (queue_id, priority, place) as (
     select q.queue_id, (
         select m.priority from pgqrs_messages as m
         where m.queue_id = q.queue_id and m.attempts < m.max_attempts
         order by m.priority desc limit 1
-    )
+    ), queues.position
     from {rows queues: queue_id id}
     cross join pgqrs_queues as q
     where q.queue_id = queues.queue_id and q.paused_at is null
@@ -31,7 +31,7 @@ levels (queue_id, priority) as (
         select m.priority from pgqrs_messages as m
         where m.queue_id = levels.queue_id and m.attempts < m.max_attempts and m.priority < levels.priority
         order by m.priority desc limit 1
-    )
+    ), levels.place
     from levels
     where levels.priority is not null
 
@@ -41,7 +41,7 @@ levels (queue_id, priority) as (
 -- priority in the order given. (The limit is there because SQLite 3.40 forgets an order by without one.)
 with recursive
 {include _levels}
-    order by 2 desc limit 1000000
+    order by 2 desc, 3 limit 1000000
 )
 select m.message_id, m.queue_id, m.leased_by
 from levels
