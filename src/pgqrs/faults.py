@@ -1,10 +1,12 @@
 """Named points at which a test may kill, fail or stall the program; free when nothing is armed.
 
-Three kinds of point, told apart by phase:
+Five kinds of point, told apart by phase:
 
-    before   a store call is about to be made      messages.lease
-    after    it has been made, nobody knows yet    messages.lease
-    sql      a statement is about to be sent       lease_messages
+    before   a store call is about to be made              messages.lease
+    after    it has been made, nobody knows yet            messages.lease
+    sql      a statement is about to be sent               lease_messages
+    commit   a transaction is about to be committed        messages.lease; of SQLite's, which are of many calls: all
+    reply    it is carried out, its reply is on the way    messages.lease (PostgreSQL: elsewhere nothing can get lost)
 
 Production code asks `if faults.armed:` first, one attribute look-up, and only then calls `reach`.
 """
@@ -13,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal, NamedTuple
+from contextvars import ContextVar
+from typing import Any, Literal, NamedTuple
 
-Phase = Literal["before", "after", "sql"]
+Phase = Literal["before", "after", "sql", "commit", "reply"]
 
 
 class Point(NamedTuple):
@@ -31,6 +34,10 @@ Action = Callable[[Point], Awaitable[None] | None]
 
 armed = False
 _actions: list[Action] = []
+# The store call under way in this task or thread, while something is armed.
+_call: ContextVar[str] = ContextVar("pgqrs_call", default="")
+# The library's connection that a statement is about to be sent on: an action may want to break it.
+connection: ContextVar[Any] = ContextVar("pgqrs_connection", default=None)
 
 
 @contextmanager
@@ -68,6 +75,21 @@ def at(phase: Phase, name: str, do: Callable[[], Awaitable[None] | None], *, tim
     return action
 
 
+@contextmanager
+def under_way(name: str) -> Iterator[None]:
+    """While the block runs, this store call is what is being done."""
+    token = _call.set(name)
+    try:
+        yield
+    finally:
+        _call.reset(token)
+
+
+def call_under_way() -> str:
+    """Which store call an action was reached in; empty between two of them. Calls that it is made of are it."""
+    return _call.get()
+
+
 async def reach(phase: Phase, name: str) -> None:
     """Called around each store call, on the caller's side."""
     point = Point(phase, name)
@@ -77,8 +99,25 @@ async def reach(phase: Phase, name: str) -> None:
             await waiting
 
 
-def reach_sql(name: str) -> None:
+def reach_sql(name: str, on: Any = None) -> None:
     """Called before each statement, possibly in a database thread: nothing can be awaited here."""
-    point = Point("sql", name)
-    for action in tuple(_actions):
-        action(point)
+    _reach_now(Point("sql", name), on)
+
+
+def reach_commit(on: Any) -> None:
+    """Called before each commit, as `reach_sql`."""
+    _reach_now(Point("commit", _call.get() or "all"), on)
+
+
+def reach_reply(on: Any) -> None:
+    """Called when a call is carried out and committed, and nobody knows: what is raised here is a lost reply."""
+    _reach_now(Point("reply", _call.get()), on)
+
+
+def _reach_now(point: Point, on: Any) -> None:
+    token = connection.set(on)
+    try:
+        for action in tuple(_actions):
+            action(point)
+    finally:
+        connection.reset(token)

@@ -382,6 +382,22 @@ async def test_a_worker_that_is_cancelled_while_it_leases_hands_back_what_it_got
     assert (attempts, leased_by) == (0, None)
 
 
+async def test_a_worker_that_stood_still_before_it_heard_of_its_lease_begins_nothing(live_store, flow, monkeypatch):
+    begun = []
+    running = time.monotonic
+
+    def stand_still():
+        monkeypatch.setattr(time, "monotonic", lambda: running() + live_store.config.lease_seconds)
+
+    await flow.trigger(None).execute(live_store)
+    worker = await pgqrs.consumer("w", 0, "flow").handler(lambda: begun.append(1)).create(live_store)
+    with faults.injected(faults.at("after", "claims.claim", stand_still)):
+        await worker.run_until_idle()
+    await worker.close()
+
+    assert begun == []
+
+
 async def test_a_handler_that_raises_cancelled_error_uses_up_its_attempts(live_store, flow):
     passes = []
 

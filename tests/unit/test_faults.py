@@ -1,5 +1,7 @@
 """Fault points: reached around every store call and before every statement, and free when not armed."""
 
+import pytest
+
 import pgqrs
 from pgqrs import faults
 
@@ -9,12 +11,36 @@ async def test_a_store_call_is_surrounded_by_its_points():
         with faults.recorded() as points:
             await store.create_queue("tasks")
 
-    assert [str(point) for point in points][-4:] == [
+    assert [str(point) for point in points][-5:] == [
         "before queues.create",
         "sql create_queue",
         "sql get_queue",
+        "commit all",
         "after queues.create",
     ]
+
+
+@pytest.mark.backends("postgres")
+async def test_postgresql_commits_for_one_call_and_its_reply_can_get_lost(store):
+    await store.ready()
+    with faults.recorded() as points:
+        await store.create_workflow("flow")
+
+    told = [str(point) for point in points]
+    assert told[0] == "before workflows.create"
+    # A call that another one is made of has points, but no transaction of its own.
+    assert "before queues.create" in told
+    assert told[-3:] == ["commit workflows.create", "reply workflows.create", "after workflows.create"]
+
+
+async def test_an_action_learns_what_it_was_reached_in(store):
+    await store.ready()
+    seen = []
+    with faults.injected(lambda point: seen.append((point, faults.call_under_way(), faults.connection.get()))):
+        await store.create_queue("tasks")
+
+    assert [call for point, call, _ in seen if point.phase in ("before", "after")] == ["", ""]
+    assert all(connection is not None for point, _, connection in seen if point.phase in ("sql", "commit", "reply"))
 
 
 async def test_an_action_strikes_only_as_often_as_it_was_told_to():

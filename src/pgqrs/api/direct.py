@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from pgqrs.db import claims, triggering
@@ -123,10 +124,11 @@ async def _execute(store: Store, run_id: int, handler: Handler, *, given: str | 
     executor = Executor(db, config, Committer(db), heartbeat)
     try:
         while True:
+            since = time.monotonic()
             claim = await claims.claim_run(db, run_id, worker_id=worker_id, lease_seconds=config.lease_seconds)
             if given is not None and claim.input in (None, "null"):
                 claim = claim._replace(input=given)
-            outcome, error = await _passed(executor, claim, handler)
+            outcome, error = await _passed(executor, claim, handler, since=since)
             if error is not None and not isinstance(error, PauseError):
                 raise error
             if isinstance(outcome.end, Ending) and outcome.end.status is RunStatus.SUCCESS:
@@ -137,9 +139,11 @@ async def _execute(store: Store, run_id: int, handler: Handler, *, given: str | 
         await workers.stop(db, worker_id)
 
 
-async def _passed(executor: Executor, claim: Claim, handler: Handler) -> tuple[Outcome, BaseException | None]:
+async def _passed(
+    executor: Executor, claim: Claim, handler: Handler, *, since: float
+) -> tuple[Outcome, BaseException | None]:
     """In a task of its own: a caller that is cancelled hands the run back; one that the handler cancels does not."""
-    running = outside(executor.execute(claim, handler, executor.hold(claim), once=True))
+    running = outside(executor.execute(claim, handler, executor.hold(claim, since=since), once=True))
     try:
         result: tuple[Outcome, BaseException | None] = await asyncio.shield(running)
     except asyncio.CancelledError:

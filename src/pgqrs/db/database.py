@@ -110,12 +110,17 @@ def store_call(
 
         @functools.wraps(work)
         async def call(db: Database, /, *args: P.args, **kwargs: P.kwargs) -> T:
-            if faults.armed:
-                await faults.reach("before", name)
             needed = kind if isinstance(kind, Kind) else kind(db, *args, **kwargs)
-            result = await db.perform(lambda unit: work(unit, *args, **kwargs), kind=needed, idempotent=idempotent)
-            if faults.armed:
-                await faults.reach("after", name)
+            if not faults.armed:
+                return await db.perform(
+                    lambda unit: work(unit, *args, **kwargs), kind=needed, idempotent=idempotent
+                )
+            await faults.reach("before", name)
+            with faults.under_way(name):
+                result = await db.perform(
+                    lambda unit: work(unit, *args, **kwargs), kind=needed, idempotent=idempotent
+                )
+            await faults.reach("after", name)
             return result
 
         return call

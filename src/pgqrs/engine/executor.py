@@ -40,10 +40,12 @@ class Executor:
         self._loop = asyncio.get_running_loop()
         install_task_factory(self._loop)
 
-    def hold(self, claim: Claim) -> Held:
-        """The lease is kept from now on, whether or not the run is executed yet."""
+    def hold(self, claim: Claim, *, since: float) -> Held:
+        """The lease, asked for at `since`, is kept from now on, whether or not the run is executed yet."""
         message_id, token = claim.lease.fence
-        return self._heartbeat.hold(message_id, token, run_id=claim.run_id, lease_seconds=claim.lease_seconds)
+        return self._heartbeat.hold(
+            message_id, token, run_id=claim.run_id, lease_seconds=claim.lease_seconds, since=since
+        )
 
     async def execute(
         self, claim: Claim, handler: Handler, held: Held, *, once: bool = False

@@ -82,10 +82,15 @@ class Heartbeat:
         *,
         run_id: int,
         lease_seconds: float,
+        since: float | None = None,
     ) -> Held:
-        """From now on the lease is renewed, until `let_go`."""
-        now = time.monotonic()
-        held = Held(message_id, token, run_id, lease_seconds, now, now + lease_seconds * 0.9, lost)
+        """From now on the lease is renewed, until `let_go`.
+
+        `since` is when it was asked for: the database counts from a moment after that, but not from when its answer
+        was read, and a process may stand still between the two.
+        """
+        since = time.monotonic() if since is None else since
+        held = Held(message_id, token, run_id, lease_seconds, since, since + lease_seconds * 0.9, lost)
         with self._lock:
             self._held[message_id] = held
             self._by_run[run_id] = held

@@ -190,6 +190,7 @@ class WorkerLoop:
         if wanted <= 0 or not sources:
             self._slots.more_is_likely = True
             return 0
+        since = time.monotonic()
         claiming = asyncio.ensure_future(
             claims.claim(
                 self._db,
@@ -203,19 +204,19 @@ class WorkerLoop:
             claimed = await asyncio.shield(claiming)
         except asyncio.CancelledError:
             # What is leased must be known, or nobody hands it back.
-            self._take(await claiming)
+            self._take(await claiming, since=since)
             raise
         # Less than asked for: there was no more, unless a workflow's own limit stood in the way.
         limited = len(sources) < len(self.service.queue_ids) or any(source.most < wanted for source in sources)
         self._slots.more_is_likely = limited or len(claimed) >= wanted
-        self._take(claimed)
+        self._take(claimed, since=since)
         return len(claimed)
 
     def _sources(self) -> list[Source]:
         return self.service.sources(self._slots.by_workflow())
 
-    def _take(self, claimed: list[Claim]) -> None:
-        self._slots.take([(claim, self._executor.hold(claim)) for claim in claimed])
+    def _take(self, claimed: list[Claim], *, since: float) -> None:
+        self._slots.take([(claim, self._executor.hold(claim, since=since)) for claim in claimed])
 
     def _on_freed(self) -> None:
         if self._freed.is_set():

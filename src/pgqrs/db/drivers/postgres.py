@@ -119,7 +119,7 @@ class Session:
 
     def _bound(self, query: Query, params: dict[str, Any]) -> tuple[str, list[Any]]:
         if faults.armed:
-            faults.reach_sql(query.name)
+            faults.reach_sql(query.name, self.connection)
         statement = query.compiled(self.dialect, "numbered")
         params["now"] = self.clock.now()
         return statement.sql, statement.arguments(params)
@@ -232,10 +232,13 @@ class PostgresDriver:
             session = Session(connection, self.dialect, self.clock, self.journal, retried=retried)
             sent = True
             if kind is not Kind.UNIT and not self.pooled:
-                return await work(session)
-            async with self._transaction(connection):
                 result = await work(session)
-                committing = True
+            else:
+                async with self._transaction(connection):
+                    result = await work(session)
+                    committing = True
+            if faults.armed:
+                faults.reach_reply(connection)
             return result  # noqa: TRY300 - one way out is enough
         except PgqrsError:
             raise
@@ -273,6 +276,8 @@ class PostgresDriver:
         await connection.execute(_PIN_LOCALLY if self.pooled else "begin")
         try:
             yield
+            if faults.armed:
+                faults.reach_commit(connection)
         except Exception:
             if not connection.is_closed():
                 await _rolled_back(connection)

@@ -89,7 +89,7 @@ class Session:
 
     def _run(self, query: Query, params: Mapping[str, Any]) -> Any:
         if faults.armed:
-            faults.reach_sql(query.name)
+            faults.reach_sql(query.name, self.connection)
         statement = query.compiled(self.dialect, "named")
         # The database's clock is this machine's: asked here it is asked once, and not for every row.
         given = {**params, "now": self.clock.now() or time.time_ns() // 1000}
@@ -300,7 +300,7 @@ class SQLiteDriver:
                 if len(done) < MOST_UNITS_PER_COMMIT and time.monotonic() < until and not self._writes.empty():
                     job = self._writes.get()
                     stop = job is None
-            session.connection.execute("commit")
+            _commit(session.connection)
         except BaseException as error:  # noqa: BLE001 - every waiting caller must hear of it
             self._roll_back(session.connection)
             if len(done) > 1:
@@ -325,7 +325,7 @@ class SQLiteDriver:
         try:
             self._begin(session.connection)
             self._run_in_savepoint(session, job)
-            session.connection.execute("commit")
+            _commit(session.connection)
         except BaseException as error:  # noqa: BLE001 - it belongs to the caller
             self._roll_back(session.connection)
             job.error = self._translated(error)
@@ -407,6 +407,12 @@ class SQLiteDriver:
             )
         text = f"{self.library} could not use {self.path!r}: {error}; nothing of this call was written"
         return _caused(ConnectionFailed(text), error)
+
+
+def _commit(connection: Any) -> None:
+    if faults.armed:
+        faults.reach_commit(connection)
+    connection.execute("commit")
 
 
 def _caused(error: PgqrsError, by: BaseException) -> PgqrsError:
