@@ -146,7 +146,10 @@ class Heartbeat:
                             own = await self._connect()
                         await self._beat(own)
                 except (PgqrsError, TimeoutError, OSError) as error:
-                    log.warning("heartbeat failed: %s", error)
+                    log.warning("heartbeat failed: %s", str(error) or type(error).__name__)
+                except Exception:
+                    # A thread that has died would lose every lease from now on, and nobody would be told.
+                    log.exception("heartbeat failed")
                 self._give_up_what_is_due()
         finally:
             if own is not None and own is not self._db:

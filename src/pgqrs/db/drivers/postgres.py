@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -245,7 +245,9 @@ class PostgresDriver:
         except asyncio.CancelledError:
             # Also where no transaction was begun: between Parse and Sync one is open all the same, with locks.
             if connection is not None:
-                await _rolled_back(connection)
+                # What the rollback ran into is nobody's concern now: whoever cancelled waits for their own word.
+                with suppress(Exception):
+                    await _rolled_back(connection)
             raise
         except Exception as error:
             if isinstance(error, _UNFIT):

@@ -1,0 +1,153 @@
+"""What the processes of the crew do: execute runs and handle messages, publish events, trigger and enqueue."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from typing import Any, TypeVar
+
+import pgqrs
+from proof.chaos.ledger import Ledger
+from proof.chaos.work import FORETOLD, QUEUE, handlers, handling, publishing
+
+T = TypeVar("T")
+log = logging.getLogger("proof.chaos")
+
+AGAIN_SECONDS = 0.2
+# Each waits for its run's result before it triggers the next: the backlog stays small whatever is broken.
+TASKS = 24
+
+
+async def work(config: pgqrs.Config, ledger: Ledger, *, concurrency: int) -> None:
+    """Runs and messages, until SIGTERM."""
+    async with _connected(config) as store:
+        name = f"chaos-{random.getrandbits(32):x}"
+        builder = pgqrs.worker(name, concurrency=concurrency).workflows(handlers(ledger)).grace(2)
+        worker = await insisted(lambda: builder.create(store))
+        consumer = await insisted(lambda: store.consumer(QUEUE))
+        ledger.note("ready", "work")
+        processing = asyncio.create_task(consumer.process(handling(ledger), concurrency=4, grace_seconds=2))
+        polling = asyncio.create_task(worker.poll_forever(signals=True))
+        await asyncio.wait({processing, polling}, return_when=asyncio.FIRST_COMPLETED)
+        worker.stop()
+        with suppress(pgqrs.ConnectionFailed):
+            await consumer.close()
+        await polling
+        with suppress(pgqrs.ConnectionFailed):
+            await processing
+
+
+async def dispatch(config: pgqrs.Config, ledger: Ledger, *, concurrency: int) -> None:
+    """Events, until SIGTERM."""
+    async with _connected(config) as store:
+        dispatcher = pgqrs.dispatcher(store).to(publishing(ledger)).deadline(1).max_attempts(10_000)
+        ledger.note("ready", "dispatch")
+        await dispatcher.concurrency(concurrency).run_forever(signals=True)
+
+
+async def produce(config: pgqrs.Config, ledger: Ledger, *, concurrency: int) -> None:
+    """Runs of every kind and messages, each noted once it is acknowledged; until SIGTERM."""
+    del concurrency
+    async with _connected(config) as store, _until_told() as told:
+        producer = await insisted(lambda: store.producer(QUEUE))
+        numbers = count(1)
+        name = f"{random.getrandbits(48):x}"
+
+        async def go_on() -> None:
+            while not told.is_set():
+                n = next(numbers)
+                await _run_through(store, ledger, kind=random.choice(list(FORETOLD)), key=f"{name}-{n}", n=n)
+                with suppress(pgqrs.ConnectionFailed):
+                    # Refused or in doubt: it may be there or not, and is not noted.
+                    payload = f"{name}-{n}"
+                    ledger.note("enqueued", await producer.enqueue(payload), payload)
+
+        tasks = [asyncio.create_task(go_on()) for _ in range(TASKS)]
+        ledger.note("ready", "produce")
+        stopping = asyncio.create_task(told.wait())
+        await asyncio.wait({stopping, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():
+                task.result()
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _run_through(store: pgqrs.Store, ledger: Ledger, *, kind: str, key: str, n: int) -> None:
+    flow = pgqrs.workflow(kind)
+    run_id = await insisted(lambda: flow.trigger(n, idempotency_key=key).execute(store))
+    ledger.note("acked", run_id, kind, n)
+    if kind == "asks":
+        # One that is in doubt is sent again: the run reads the first, the other is never read.
+        await insisted(lambda: flow.signal(run_id, store, "go", 10 * n))
+    run = await insisted(lambda: flow.get_run(run_id, store))
+    while True:
+        try:
+            ledger.note("result", run_id, await insisted(lambda: run.result(5)))
+            return
+        except pgqrs.WaitTimeout:
+            continue
+
+
+async def load(config: pgqrs.Config, ledger: Ledger, *, concurrency: int) -> None:
+    """Triggers as fast as they are acknowledged, until SIGTERM."""
+    async with _connected(config) as store, _until_told() as told:
+        flow = pgqrs.workflow("plain")
+        name = f"{random.getrandbits(48):x}"
+        numbers = count(1)
+
+        async def go_on() -> None:
+            while not told.is_set():
+                n = next(numbers)
+                run_id = await insisted(
+                    lambda: flow.trigger(n, idempotency_key=f"{name}-{n}").execute(store)  # noqa: B023 - awaited at once
+                )
+                ledger.note("acked", run_id, "plain", n)
+                await asyncio.sleep(0.05)
+
+        await asyncio.gather(*(go_on() for _ in range(concurrency)))
+
+
+ROLES: dict[str, Callable[..., Awaitable[None]]] = {
+    "work": work,
+    "dispatch": dispatch,
+    "produce": produce,
+    "load": load,
+}
+
+
+async def insisted(call: Callable[[], Awaitable[T]]) -> T:
+    """Again and again while the database is away, as any program of a user's would."""
+    while True:
+        try:
+            return await call()
+        except pgqrs.ConnectionFailed as error:
+            log.warning("again: %s", error)
+            await asyncio.sleep(AGAIN_SECONDS)
+
+
+@asynccontextmanager
+async def _connected(config: pgqrs.Config) -> AsyncIterator[pgqrs.Store]:
+    store = await insisted(lambda: _connect(config))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def _connect(config: pgqrs.Config) -> Any:
+    return await pgqrs.connect_with(config)
+
+
+@asynccontextmanager
+async def _until_told() -> AsyncIterator[asyncio.Event]:
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, told.set)
+    yield told
+    loop.remove_signal_handler(signal.SIGTERM)

@@ -1,0 +1,209 @@
+"""One soak: a crew at work on one database, broken by the director for a while, healed, drained and checked."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pgqrs
+from proof.chaos.check import Asked, Findings, compared
+from proof.chaos.crew import Crew, Post, watch
+from proof.chaos.faults import Director, stalls_of_the_machine
+from proof.chaos.work import BOOKS, QUEUE, handlers
+from rig import standby
+from rig.invariants import check_invariants
+from rig.proxy import HOST, Proxy, proxying
+from rig.standby import Pair
+
+# Two seconds more than a lease: connections are tried again after up to two.
+LEASE_SECONDS = 2.0
+AFTERMATH_SECONDS = LEASE_SECONDS + 2.0
+DRAIN_SECONDS = 180.0
+DIED_OUT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    workers: int
+    producers: int = 2
+    dispatchers: int = 2
+
+
+SIZES = {"postgres": Size(16), "sqlite": Size(8, producers=1, dispatchers=1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Soaked:
+    """What came of it."""
+
+    findings: Findings
+    counts: dict[str, int]
+    workers: int
+    deserters: Sequence[int]
+    seconds: float
+    drain_seconds: float
+
+
+def settings(dsn: str) -> pgqrs.Config:
+    """Short leases, so that stalls outlive them; attempts without end, because every fault costs one."""
+    return pgqrs.Config(
+        dsn,
+        lease_seconds=LEASE_SECONDS,
+        poll_interval_seconds=0.5,
+        pool_size=3,
+        command_timeout_seconds=5,
+        retry_seconds=5,
+        max_attempts=100_000,
+    )
+
+
+async def soaked(backend: str, folder: Path, *, seconds: float, seed: int, size: Size | None = None) -> Soaked:
+    folder.mkdir(parents=True)
+    dice = random.Random(seed)
+    size = size or SIZES[backend]
+    roles = ["work"] * size.workers + ["produce"] * size.producers + ["dispatch"] * size.dispatchers
+    async with _a_place(backend, folder, roles) as place:
+        await prepare(place.config)
+        crew = Crew(folder)
+        threading.Thread(target=watch, args=(crew.ledger,), daemon=True).start()
+        try:
+            for post in place.posts:
+                crew.hire(post)
+            await everybody_ready(crew)
+            director = Director(dice, crew, lease_seconds=LEASE_SECONDS, pair=place.pair, lines=place.lines)
+            began = time.monotonic()
+            await director.run(seconds)
+            await director.heal()
+            healed = time.monotonic()
+            await crew.dismiss("produce")
+            drained = await _drained(place.config_now(), crew)
+            took = time.monotonic() - healed
+            codes = await crew.dismiss()
+            return await _checked(
+                place, crew, director, codes=codes, drained=drained, seconds=healed - began, drain_seconds=took
+            )
+        finally:
+            crew.close()
+
+
+async def _checked(
+    place: _Place,
+    crew: Crew,
+    director: Director,
+    *,
+    codes: Sequence[int],
+    drained: bool,
+    seconds: float,
+    drain_seconds: float,
+) -> Soaked:
+    lines = crew.ledger.lines()
+    faults = director.faults + stalls_of_the_machine(lines, director=os.getpid())
+    findings = compared(place.asked, lines, faults, aftermath=AFTERMATH_SECONDS)
+    if not drained:
+        findings.wrong.append(f"something was still unfinished {DRAIN_SECONDS:.0f} s after the last fault")
+    if any(codes):
+        findings.wrong.append(f"told to end, some ended with {sorted(set(codes) - {0})}")
+    if crew.deserters:
+        findings.wrong.append(f"{len(crew.deserters)} ended by themselves, with {sorted(set(crew.deserters))}")
+    try:
+        await check_invariants(place.config_now())
+    except AssertionError as error:
+        findings.wrong.append(str(error))
+    counts = {**director.counts, "lost replies": sum(proxy.lost for each in place.lines.values() for proxy in each)}
+    counts["late"] = sum(line.verb == "late" for line in lines)
+    workers = sum(post.role == "work" for post in place.posts)
+    return Soaked(findings, counts, workers, crew.deserters, seconds, drain_seconds)
+
+
+async def prepare(config: pgqrs.Config) -> None:
+    """Tables, workflows and the queue."""
+    async with pgqrs.connect_with(config, install=True) as store:
+        await store.create_queue(QUEUE)
+        for name in handlers(None):  # type: ignore[arg-type]
+            await store.create_workflow(name)
+
+
+async def everybody_ready(crew: Crew) -> None:
+    ready: set[int] = set()
+    async with asyncio.timeout(DIED_OUT_SECONDS):
+        while len(ready) < len(crew.members):
+            ready |= {line.pid for line in crew.ledger.news() if line.verb == "ready"}
+            await asyncio.sleep(0.02)
+
+
+async def _drained(config: pgqrs.Config, crew: Crew) -> bool:
+    """True when every run has ended, every message is archived and every event is published."""
+    async with pgqrs.connect_with(config) as store:
+        admin = pgqrs.admin(store)
+        deadline = time.monotonic() + DRAIN_SECONDS
+        while time.monotonic() < deadline:
+            crew.look_after()
+            queue = await admin.queue_metrics(QUEUE)
+            open_ = (await admin.count_runs(status=["pending", "running", "paused"])).count
+            pending = (await admin.outbox.counts()).pending
+            if not (open_ or pending or queue.ready or queue.scheduled or queue.leased):
+                return True
+            await asyncio.sleep(0.2)
+    return False
+
+
+# -- where it happens ------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Place:
+    config: pgqrs.Config
+    posts: list[Post]
+    lines: dict[Post, list[Proxy]]
+    asked: Asked
+    pair: Pair | None = None
+
+    def config_now(self) -> pgqrs.Config:
+        """Without a proxy, at whoever leads."""
+        return self.config if self.pair is None else self.config.with_changes(dsn=self.pair.primary.dsn)
+
+
+@asynccontextmanager
+async def _a_place(backend: str, folder: Path, roles: Sequence[str]) -> AsyncIterator[_Place]:
+    if backend == "sqlite":
+        path = folder / "chaos.db"
+        config = settings(f"sqlite:///{path}")
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(f"create table {BOOKS} (run_id integer)")
+        yield _Place(config, [Post(role, config) for role in roles], {}, lambda sql: _sqlite(path, sql))
+        return
+    async with AsyncExitStack() as stack:
+        pair = await asyncio.to_thread(stack.enter_context, standby.start())
+        await asyncio.to_thread(pair.primary.sql, f"create table {BOOKS} (run_id bigint)")
+        await asyncio.to_thread(pair.follow)
+        posts, lines = [], {}
+        for number, role in enumerate(roles):
+            proxies = await lines_to(pair, stack, hosts=1 + number % 2)
+            post = Post(role, settings(dsn_of(proxies)))
+            posts.append(post)
+            lines[post] = proxies
+        yield _Place(settings(pair.primary.dsn), posts, lines, lambda sql: pair.primary.sql(sql), pair)
+
+
+async def lines_to(pair: Pair, stack: AsyncExitStack, *, hosts: int) -> list[Proxy]:
+    """One proxy to whoever leads, or one for each node."""
+    ports = [pair.primary.port] if hosts == 1 else [node.port for node in pair.nodes]
+    return [await stack.enter_async_context(proxying(port)) for port in ports]
+
+
+def dsn_of(proxies: Sequence[Proxy]) -> str:
+    hosts = ",".join(f"{HOST}:{proxy.port}" for proxy in proxies)
+    return f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
+
+
+def _sqlite(path: Path, sql: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(sql).fetchall()
