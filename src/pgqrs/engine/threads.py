@@ -8,13 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 # A bound against mistakes; concurrency decides how many there are.
 _MOST_THREADS = 2_000
-_pool = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="pgqrs-code")
+
+
+def _new_pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="pgqrs-code")
+
+
+def _forget_threads() -> None:
+    """A forked child has the pool's books but none of its threads: it would wait for an idle one for ever."""
+    global _pool  # noqa: PLW0603 - the module's one pool
+    _pool = _new_pool()
+
+
+_pool = _new_pool()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)
 
 
 def start_thread(function: Callable[..., Any], *args: Any) -> Future[Any]:

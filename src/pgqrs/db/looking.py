@@ -1,0 +1,56 @@
+"""What tests and exports look at: live messages, signals, the outbox. Nothing that runs in production needs it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from pgqrs.db.database import Database, Kind, store_call
+from pgqrs.db.queries import Query, load
+from pgqrs.names import checked_schema
+
+_SQL = load(__package__, "looking")
+# A test that has more than this in one queue looks at the first of it.
+_MOST = 10_000
+
+
+class LiveMessage(NamedTuple):
+    message_id: int
+    payload: str
+    priority: int
+    visible_after: datetime
+
+
+class SentSignal(NamedTuple):
+    name: str
+    payload: str | None
+    created_at: datetime
+    consumed_at: datetime | None
+
+
+class Emitted(NamedTuple):
+    run_id: int
+    event_type: str
+    payload: str
+
+
+@store_call(Kind.READ, idempotent=True)
+async def live_messages(db: Database, queue_id: int) -> list[LiveMessage]:
+    return [LiveMessage(*row) for row in await db.fetch(_SQL["live_messages"], queue_id=queue_id, most=_MOST)]
+
+
+@store_call(Kind.READ, idempotent=True)
+async def signals(db: Database, run_id: int) -> list[SentSignal]:
+    return [SentSignal(*row) for row in await db.fetch(_SQL["signals_of_run"], run_id=run_id)]
+
+
+@store_call(Kind.READ, idempotent=True)
+async def emitted(db: Database) -> list[Emitted]:
+    return [Emitted(*row) for row in await db.fetch(_SQL["emitted_events"], most=_MOST)]
+
+
+@store_call(Kind.UNIT)
+async def drop_schema(db: Database, schema: str) -> None:
+    """PostgreSQL only. A schema cannot be a parameter; its name is one that we allow."""
+    text = _SQL["drop_schema"].text.replace("a_schema", f'"{checked_schema(schema)}"')
+    await db.execute(Query("drop_schema", text))

@@ -1,0 +1,26 @@
+-- name: live_messages
+-- What waits in a queue or is being worked on, oldest first; the messages of runs are not among it.
+select message_id, {text payload}, priority, visible_after
+from pgqrs_messages
+where queue_id = :queue_id
+  and run_id is null
+order by message_id
+limit :most;
+
+-- name: signals_of_run
+-- All that it was sent, oldest first, read or not.
+select name, {text payload}, created_at, consumed_at
+from pgqrs_signals
+where run_id = :run_id
+order by signal_id;
+
+-- name: emitted_events
+-- What is in the outbox, published or not, oldest first.
+select aggregate_id, event_type, {text payload}
+from pgqrs_outbox_events
+order by event_id
+limit :most;
+
+-- name: drop_schema
+-- With everything in it: for schemas that a test has made for itself.
+drop schema if exists a_schema cascade;

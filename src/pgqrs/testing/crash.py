@@ -1,0 +1,326 @@
+"""`crash_everywhere`: a dry run learns where a workflow can be killed, then it is killed at each of these places."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import secrets
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pgqrs.blocking import _portal
+from pgqrs.config import Config
+from pgqrs.db import looking
+from pgqrs.engine.registry import Handler
+from pgqrs.errors import ConfigError
+from pgqrs.testing.fate import MODES, Boundary, Case, Mode
+from pgqrs.testing.handle import RunHandle, shown
+from pgqrs.testing.kit import AsyncKit, handler_of
+from pgqrs.testing.plain import Kit
+from pgqrs.testing.report import Report, Trial
+from pgqrs.testing.steps import Body, Ledger
+from pgqrs.testing.victims import Forked, InProcess, Victim
+from pgqrs.types import RunStatus
+
+# The crash that a failure names, for `pytest` to repeat only that.
+VARIABLE = "PGQRS_CRASH_AT"
+# A boundary that did not come up in so many tries is missed: parallel steps are committed together, or not, by chance.
+_TRIES = 3
+# Enough to see a pattern.
+_MOST_FAILURES = 10
+
+Effects = Counter[str]
+Check = Callable[[RunHandle, Effects], Any]
+Drive = Callable[[Any, RunHandle], Any]
+
+
+def crash_everywhere(
+    workflow: Any,
+    /,
+    *args: Any,
+    check: Check | None = None,
+    drive: Drive | None = None,
+    setup: Callable[[], Any] | None = None,
+    compare: Callable[[Any, Any], bool] | None = None,
+    modes: Sequence[Mode] = ("kill",),
+    real: bool = False,
+    dsn: str | None = None,
+    only: str | None = None,
+    serve: Mapping[str, Any] | None = None,
+    **kwargs: Any,
+) -> Report:
+    """Kills the worker at every durable boundary of the workflow, lets another one recover, and checks what comes out.
+
+    `args` and `kwargs` are the workflow's own; or one mapping with its parameters. After each crash the run must end as
+    it did without one, with the same steps on record, and no step body may have run more than once more.
+    `check(run, effects)` may ask for more: `effects` counts how often each body began. `drive(kit, run)` plays the world
+    outside: it drains, signals, advances. `setup()` is called before each run, to reset what the workflow's own code
+    remembers. `compare(expected, result)` replaces `==` where results hold times or random values.
+
+    `modes`: `kill`; `stall` freezes the worker past its lease, and lets it go on when another one has finished.
+    `real` does it to a forked process, with SIGKILL and SIGSTOP. `dsn` names another database than a temporary SQLite
+    file; each run gets a file or a schema of its own there. `only` repeats one crash of a report.
+    Raises AssertionError with the place, the timeline and the way to repeat it.
+    """
+    __tracebackhide__ = True
+    if unknown := [mode for mode in modes if mode not in MODES]:
+        raise ConfigError(f"there is no mode {unknown[0]!r}; there are {', '.join(MODES)}")
+    handler = handler_of(workflow)
+    given = _given(handler, args, kwargs)
+    trial = _Plan(handler, given, check, drive, setup, compare, real, dsn, dict(serve or {}))
+    only = only or os.environ.get(VARIABLE)
+    with _folder() as folder:
+        expected = _learned(trial, folder)
+        cases = [Case(mode, boundary) for mode in modes for boundary in expected.during]
+        if only:
+            wanted = Case.of(only)
+            cases = [wanted]
+        report = Report(handler.name, expected.outcome.text())
+        for case in cases:
+            report.trials.append(_tried(trial, case, expected, folder))
+            if len(report.failures) == _MOST_FAILURES:
+                break
+    if report.failures:
+        raise AssertionError(_told(report))
+    return report
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    handler: Handler
+    given: tuple[tuple[Any, ...], dict[str, Any]]
+    check: Check | None
+    drive: Drive | None
+    setup: Callable[[], Any] | None
+    compare: Callable[[Any, Any], bool] | None
+    real: bool
+    dsn: str | None
+    serve: dict[str, Any]
+
+
+class _Outcome(NamedTuple):
+    """How a run ended, or where it waits."""
+
+    status: RunStatus
+    value: Any
+    steps: tuple[str, ...]
+
+    @classmethod
+    def of(cls, run: RunHandle) -> _Outcome:
+        match run.status:
+            case RunStatus.SUCCESS:
+                value = run.result()
+            case RunStatus.PAUSED:
+                value = run.waiting_for
+            case _:
+                value = run.error
+        return cls(run.status, value, tuple(sorted(run.step_ids)))
+
+    def text(self) -> str:
+        return f"{self.status} {shown(self.value)}"
+
+    def differs_from(self, other: _Outcome, compare: Callable[[Any, Any], bool] | None) -> str:
+        """What is another here than there; empty when nothing is."""
+        if self.status is not other.status:
+            return f"it ended as {self.text()} and not as {other.text()}"
+        same = self.value == other.value if compare is None else compare(other.value, self.value)
+        # What a paused run shows may be a time that has moved.
+        if not same and self.status is not RunStatus.PAUSED:
+            return f"it gave {shown(self.value)} and not {shown(other.value)}"
+        if self.steps != other.steps:
+            return f"it has the steps {list(self.steps)} on record and not {list(other.steps)}"
+        return ""
+
+
+class _Expected(NamedTuple):
+    outcome: _Outcome
+    effects: Effects
+    # Each boundary, and the step whose body had begun last before it.
+    during: dict[Boundary, str]
+    handlers: dict[str, Handler]
+
+
+class _CrashKit(AsyncKit):
+    """A kit whose drains are done by a victim until that is struck, and from then on by a worker of its own."""
+
+    def __init__(self, config: Config, victim: Victim, ledger: Ledger) -> None:
+        super().__init__(config)
+        self._victim = victim
+        self._ledger = ledger
+        self.crashes = 0
+
+    def body(self, step: Body) -> Callable[..., Any]:
+        # The run that is under test is the first of its database; the steps of its children carry their run's name.
+        self._ledger.write(step.step_id if step.run_id == 1 else f"{step.workflow}/{step.run_id}/{step.step_id}")
+        return super().body(step)
+
+    async def _drain_once(self) -> None:
+        if self.crashes:
+            await super()._drain_once()
+            return
+        struck = await self._victim.drain(self)
+        if struck:
+            self.crashes += 1
+            for handle in self._handles:
+                handle.crashes += 1
+            self.clock.advance(self._longest_lease() + 1)
+            await super()._drain_once()
+            await self._victim.wake()
+        await self.refresh()
+
+    def _longest_lease(self) -> float:
+        own = (handler.options.lease_seconds or 0 for handler in self._handlers.values())
+        return max(self.config.lease_seconds, *own)
+
+
+class _PlainCrashKit(Kit):
+    def __init__(self, kit: _CrashKit) -> None:
+        self._kit = kit
+
+
+def _learned(plan: _Plan, folder: Path) -> _Expected:
+    """One run without a crash."""
+    ledger = _LearningLedger(folder / "dry.txt")
+    victim = InProcess("kill", None)
+    ledger.seen = victim.seen
+    kit, run = _ran(plan, victim, ledger, {}, folder)
+    if not victim.seen:
+        raise ConfigError(f"workflow {plan.handler.name!r} came to no boundary: drive it with kit.drain()")
+    return _Expected(_Outcome.of(run), ledger.read(), ledger.during(), kit.handlers)
+
+
+class _LearningLedger(Ledger):
+    """Remembers beside which boundary each body began."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.seen: list[Boundary] = []
+        self._begun: list[tuple[int, str]] = []
+
+    def write(self, name: str) -> None:
+        self._begun.append((len(self.seen), name))
+        super().write(name)
+
+    def during(self) -> dict[Boundary, str]:
+        found = {}
+        for index, boundary in enumerate(self.seen):
+            before = [name for at, name in self._begun if at <= index]
+            found[boundary] = f"{before[-1]} has begun" if before else "no step has begun"
+        return found
+
+
+def _tried(plan: _Plan, case: Case, expected: _Expected, folder: Path) -> Trial:
+    during = expected.during.get(case.boundary, "")
+    for number in range(_TRIES):
+        ledger = Ledger(folder / f"{secrets.token_hex(6)}.txt")
+        victim: Victim = (
+            Forked(case.mode, case.boundary, folder) if plan.real else InProcess(case.mode, case.boundary)
+        )
+        kit, run = _ran(plan, victim, ledger, expected.handlers, folder)
+        if not kit.crashes and number < _TRIES - 1:
+            continue
+        effects = ledger.read()
+        why = _wrong(plan, run, effects, expected)
+        if why:
+            return Trial(case, during, "failed", why=f"{why}\n{run.timeline()}\n  bodies begun: {dict(effects)}")
+        repeated = tuple(sorted(name for name in effects if effects[name] > expected.effects[name]))
+        return Trial(case, during, "survived" if kit.crashes else "missed", repeated)
+    raise AssertionError("the last try always answers")
+
+
+def _ran(
+    plan: _Plan, victim: Victim, ledger: Ledger, handlers: dict[str, Handler], folder: Path
+) -> tuple[_CrashKit, RunHandle]:
+    """One run on a database of its own, driven to its end."""
+    if plan.setup is not None:
+        plan.setup()
+    config = _fresh(plan.dsn, folder)
+    inner = _CrashKit(config, victim, ledger)
+    kit = _PlainCrashKit(inner)
+    try:
+        kit.serve(plan.serve, *handlers.values())
+        args, kwargs = plan.given
+        run = kit.trigger(plan.handler, *args, **kwargs)
+        if plan.drive is None:
+            kit.drain(skip_time=True)
+        else:
+            plan.drive(kit, run)
+        kit.refresh()
+        return inner, run
+    finally:
+        _portal.run(_forgotten(inner))
+
+
+async def _forgotten(kit: AsyncKit) -> None:
+    if kit.config.backend == "postgres":
+        await looking.drop_schema((await kit.open()).database, kit.config.schema)
+    await kit.close()
+
+
+def _wrong(plan: _Plan, run: RunHandle, effects: Effects, expected: _Expected) -> str:
+    if differs := _Outcome.of(run).differs_from(expected.outcome, plan.compare):
+        return differs
+    for name, count in sorted(effects.items()):
+        most = expected.effects[name] + run.crashes
+        if count > most:
+            return f"the body of step {name!r} ran {count} times; {most} at most after {run.crashes} crash"
+    if missing := sorted(expected.effects.keys() - effects.keys()):
+        return f"the body of step {missing[0]!r} did not run at all"
+    if plan.check is None:
+        return ""
+    try:
+        said = plan.check(run, effects)
+    except AssertionError as error:
+        return f"the check failed: {error or 'an assert without a message'}"
+    return "the check said no" if said is False else ""
+
+
+def _given(
+    handler: Handler, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """One mapping whose keys are the workflow's parameters stands for these."""
+    if len(args) != 1 or kwargs or not isinstance(args[0], Mapping):
+        return args, kwargs
+    try:
+        inspect.Signature(list(handler.parameters)).bind(**args[0])
+    except TypeError:
+        return args, kwargs
+    return (), dict(args[0])
+
+
+def _fresh(dsn: str | None, folder: Path) -> Config:
+    """A database that nobody has used, so that each run has the same id."""
+    name = f"crash_{secrets.token_hex(6)}"
+    if dsn is not None and Config(dsn).backend == "postgres":
+        return Config(dsn, schema=name, pool_size=4, audit="full")
+    scheme = "sqlite" if dsn is None else Config(dsn).backend
+    return Config(f"{scheme}:///{folder / name}.db", schema="public", audit="full")
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="pgqrs-crash-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _told(report: Report) -> str:
+    first, *others = report.failures
+    lines = [f"{report.workflow} does not survive {first.where}: {first.why}", f"repeat it with: {_repeat(first.case)}"]
+    lines += [f"nor {trial.where}: {trial.why.splitlines()[0]}" for trial in others]
+    return "\n".join([*lines, "", str(report)])
+
+
+def _repeat(case: Case) -> str:
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+    if not test:
+        return f"crash_everywhere(..., only={str(case)!r})"
+    return f"{VARIABLE}={str(case)!r} python -m pytest {test!r}"

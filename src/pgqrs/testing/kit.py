@@ -1,0 +1,299 @@
+"""The kit of a test: a store with a hand-set clock, a worker that works when it is told to, and verbs to play with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from pgqrs.api.connect import connect_with
+from pgqrs.api.search import events_of, steps_of
+from pgqrs.api.store import Store
+from pgqrs.api.trigger import OPTION_NAMES, Encoded
+from pgqrs.api.worker import Worker, worker
+from pgqrs.api.workflow import Workflow, discover_workflows
+from pgqrs.clock import ManualClock
+from pgqrs.config import Config
+from pgqrs.db.tables import messages, runs, workflows
+from pgqrs.engine.registry import Handler
+from pgqrs.errors import ConfigError
+from pgqrs.names import checked_name
+from pgqrs.testing import assertions
+from pgqrs.testing.handle import RunHandle
+from pgqrs.testing.steps import Body, Interventions, Watcher, watched
+
+_MOST_EVENTS = 1_000
+# A kit that skips time stops here: a workflow that sleeps for ever in a loop would never let it end.
+_MOST_SKIPS = 1_000
+Step = str | Callable[..., Any]
+
+
+class AsyncKit:
+    """What the fixture `apgqrs` gives; the fixture `pgqrs` gives the same verbs without `await`.
+
+    Time stands still until `advance`. Nothing runs until `drain`, which executes what is due now and comes back.
+    """
+
+    def __init__(self, config: Config | None = None, *, clock: ManualClock | None = None) -> None:
+        self.config = config or Config("sqlite://:memory:", schema="public", audit="full")
+        self.clock = clock or ManualClock()
+        self.interventions = Interventions()
+        # Nobody kills the worker of a kit; those of `crash_everywhere` are another matter.
+        self.is_dead = False
+        # True while the kit itself writes: that is nothing that the workflow did.
+        self.is_preparing = False
+        self._handlers: dict[str, Handler] = {}
+        self._handles: list[RunHandle] = []
+        self._store: Store | None = None
+        self._worker: Worker | None = None
+
+    # -- the world ---------------------------------------------------------------------------------------
+
+    async def open(self) -> Store:
+        """The store; it is connected when it is first needed, on the loop of whoever needs it."""
+        if self._store is None:
+            self._store = await connect_with(self.config, install=True, clock=self.clock)
+        return self._store
+
+    @property
+    def store(self) -> Store:
+        """For all that the kit has no verb for."""
+        if self._store is None:
+            raise ConfigError("the kit is not connected yet: `await kit.open()` gives its store")
+        return self._store
+
+    async def close(self) -> None:
+        """Idempotent, and from any loop."""
+        self._worker, signing_off = None, self._worker
+        if signing_off is not None:
+            await signing_off.close()
+        self._store, closing = None, self._store
+        if closing is not None:
+            await closing.close()
+
+    def now(self) -> Any:
+        return self.clock.now()
+
+    async def advance(self, seconds: float = 0, **parts: float) -> None:
+        """Moves time on: `advance(days=6)`. What falls due is executed by the next `drain`."""
+        if timedelta(seconds=seconds, **parts) < timedelta(0):
+            raise ConfigError("time does not go back")
+        self.clock.advance(seconds, **parts)
+
+    # -- workflows ---------------------------------------------------------------------------------------
+
+    async def serve(self, *given: Any) -> None:
+        """Workflows that the kit's worker executes: decorated or plain functions, or a mapping from names to them.
+
+        What is triggered or spawned here is served by itself; say the others, such as those that a schedule starts.
+        """
+        for each in given:
+            if isinstance(each, Mapping):
+                for name, function in each.items():
+                    await self._serve(Handler.of(checked_name("workflow", name), function))
+            else:
+                await self._serve(handler_of(each))
+
+    async def met(self, workflow: str) -> None:
+        """A handler is about to start a run of it."""
+        known = discover_workflows().get(workflow)
+        if workflow not in self._handlers and known is not None:
+            await self._serve(known.handler)
+
+    async def _serve(self, handler: Handler) -> None:
+        if self._handlers.get(handler.name) == handler:
+            return
+        if handler.options.dead_letter is not None:
+            await self.met(handler.options.dead_letter)
+        self._handlers[handler.name] = handler
+        self.is_preparing = True
+        try:
+            store = await self.open()
+            await workflows.create(await store.ready(), handler.name)
+            if self._worker is not None:
+                await self._worker.add_workflows({handler.name: watched(handler, self)})
+        finally:
+            self.is_preparing = False
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        return dict(self._handlers)
+
+    async def hire(self, store: Store, watcher: Watcher, name: str = "kit") -> Worker:
+        """A worker for all that is served here."""
+        served = {each: watched(handler, watcher) for each, handler in self._handlers.items()}
+        return await worker(name, concurrency=100).workflows(served).create(store)
+
+    def body(self, step: Body) -> Callable[..., Any]:
+        """What runs in the place of a step's body."""
+        return self.interventions.around(step)
+
+    # -- verbs -------------------------------------------------------------------------------------------
+
+    async def trigger(self, workflow: Any, *args: Any, **kwargs: Any) -> RunHandle:
+        """Starts a run: the workflow's own arguments, and the options of `trigger` (`delay`, `priority` ...).
+
+        A decorated workflow, a plain function, or the noun of one that was served.
+        """
+        handler = self._found(workflow)
+        await self._serve(handler)
+        names = {parameter.name for parameter in handler.parameters}
+        options = {name: kwargs.pop(name) for name in list(kwargs) if name in OPTION_NAMES - names}
+        store = await self.open()
+        text = handler.encode_input(args, kwargs, max_bytes=store.config.max_payload_bytes)
+        noun = Workflow(handler.name)
+        # The kit's worker comes when it is told to: nobody need be warned that there is none.
+        store.remember_workers((await store.workflow(handler.name)).queue_id)
+        run_id = await noun.trigger(Encoded(text), **options).execute(store)
+        return await self.run(run_id)
+
+    def _found(self, workflow: Any) -> Handler:
+        if isinstance(workflow, str | Workflow) and getattr(workflow, "handler", None) is None:
+            name = workflow if isinstance(workflow, str) else workflow.name
+            if name not in self._handlers:
+                raise ConfigError(f"workflow {name!r} has no code here; say kit.serve({{{name!r}: handler}}) first")
+            return self._handlers[name]
+        handler = handler_of(workflow)
+        return self._handlers.get(handler.name, handler) if isinstance(workflow, Workflow) else handler
+
+    async def run(self, run_id: int) -> RunHandle:
+        """The handle of any run, such as one that your code has triggered by itself."""
+        for handle in self._handles:
+            if handle.run_id == run_id:
+                return handle
+        row = await runs.get(await (await self.open()).ready(), run_id)
+        handler = self._handlers.get(row.workflow)
+        handle = RunHandle(run_id, row.workflow, returns=handler.returns if handler else Any)
+        self._handles.append(handle)
+        await self.refresh()
+        return handle
+
+    async def runs(self, workflow: Any) -> list[RunHandle]:
+        """All runs of a workflow, oldest first."""
+        store = await self.open()
+        name = workflow if isinstance(workflow, str) else _name_of(workflow)
+        found = await Workflow(name).runs(store, limit=_MOST_EVENTS)
+        return [await self.run(each.run_id) for each in reversed(found)]
+
+    async def drain(self, *, skip_time: bool = False) -> None:
+        """Executes what is due now, and all that comes of it.
+
+        With `skip_time` the clock moves on to whatever is due next (a retry, a sleep), until everything has ended or
+        waits for the outside.
+        """
+        await self._drain_once()
+        for _ in range(_MOST_SKIPS if skip_time else 0):
+            before = self._picture()
+            seconds = await self._next_due()
+            if seconds is None or all(handle.has_ended for handle in self._handles):
+                return
+            # A hair more: times are kept in microseconds.
+            self.clock.advance(max(seconds, 0) + 0.001)
+            await self._drain_once()
+            if self._picture() == before:
+                # It was only looked at again, as a paused run is now and then.
+                return
+
+    async def _drain_once(self) -> None:
+        if not self._handlers:
+            return
+        if self._worker is None:
+            self._worker = await self.hire(await self.open(), self)
+        await self._worker.run_until_idle()
+        await self.refresh()
+
+    async def _next_due(self) -> float | None:
+        db = await (await self.open()).ready()
+        found = [await workflows.get(db, name) for name in self._handlers]
+        return await messages.next_due(db, [each.queue_id for each in found])
+
+    def _picture(self) -> list[Any]:
+        return [
+            (handle.status, handle.waiting_for, [(step.step_id, step.status, step.attempts) for step in handle.steps])
+            for handle in self._handles
+        ]
+
+    async def refresh(self) -> None:
+        """Reads every handle again; the verbs do it by themselves."""
+        store = await self.open()
+        db = await store.ready()
+        for handle in self._handles:
+            handle.update(
+                await runs.get(db, handle.run_id),
+                await steps_of(store, handle.run_id),
+                await events_of(store, handle.run_id, limit=_MOST_EVENTS),
+            )
+
+    async def signal(self, run: RunHandle, name: str, data: Any = None) -> None:
+        """What the run's `ctx.wait_for(name)` gets."""
+        await Workflow(run.workflow).signal(run.run_id, await self.open(), name, data)
+        await self.refresh()
+
+    async def resume(self, run: RunHandle, *, step: str | None = None, data: Any = None) -> None:
+        """A paused run goes on; with `step`, `data` becomes what that step returns."""
+        await Workflow(run.workflow).resume(run.run_id, await self.open(), step=step, data=data)
+        await self.refresh()
+
+    async def cancel(self, run: RunHandle, *, reason: str | None = None) -> None:
+        await Workflow(run.workflow).cancel(run.run_id, await self.open(), reason=reason)
+        await self.refresh()
+
+    async def restart(self, run: RunHandle) -> None:
+        """Once more from where it failed."""
+        await Workflow(run.workflow).restart(run.run_id, await self.open())
+        await self.refresh()
+
+    def fail_step(self, step: Step, error: BaseException | type[BaseException], *, times: int = 1) -> None:
+        """The next `times` times the step's body would run, it raises this instead. By its name or its function."""
+        self.interventions.fail(step, error, times)
+
+    def stub_step(self, step: Step, value: Any) -> None:
+        """The step's body is not run any more: it gives the value, or what the function given returns."""
+        self.interventions.stub(step, value)
+
+    # -- assertions --------------------------------------------------------------------------------------
+
+    async def assert_enqueued(
+        self, queue: str | None = None, *, workflow: Any = None, matching: Any = assertions.ANYTHING, times: int = 1
+    ) -> None:
+        """So many messages in the queue, or runs of the workflow that have not begun, match."""
+        __tracebackhide__ = True
+        store = await self.open()
+        name = None if workflow is None else workflow if isinstance(workflow, str) else _name_of(workflow)
+        await assertions.enqueued(store, queue=queue, workflow=name, matching=matching, times=times)
+
+    async def refute_enqueued(
+        self, queue: str | None = None, *, workflow: Any = None, matching: Any = assertions.ANYTHING
+    ) -> None:
+        __tracebackhide__ = True
+        await self.assert_enqueued(queue, workflow=workflow, matching=matching, times=0)
+
+    async def assert_steps(self, run: RunHandle, expected: Iterable[str]) -> None:
+        """Its completed steps are these, in the order in which they were recorded."""
+        __tracebackhide__ = True
+        await self.refresh()
+        assertions.steps(run, list(expected))
+
+    async def assert_emitted(
+        self, event_type: str, *, matching: Any = assertions.ANYTHING, run: RunHandle | None = None, times: int = 1
+    ) -> None:
+        """So many events of that type are in the outbox, published or not."""
+        __tracebackhide__ = True
+        await assertions.emitted(await self.open(), event_type, matching=matching, run=run, times=times)
+
+
+def handler_of(workflow: Any) -> Handler:
+    if isinstance(workflow, Handler):
+        return workflow
+    if isinstance(workflow, Workflow):
+        if workflow.handler is None:
+            raise ConfigError(f"workflow {workflow.name!r} has no code here; serve it with its handler")
+        return workflow.handler
+    if not callable(workflow):
+        raise ConfigError(f"a workflow is a function, not {workflow!r}")
+    return Handler.of(_name_of(workflow), workflow)
+
+
+def _name_of(workflow: Any) -> str:
+    name = workflow.name if isinstance(workflow, Workflow | Handler) else getattr(workflow, "__name__", "workflow")
+    return checked_name("workflow", name)
