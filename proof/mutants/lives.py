@@ -1,0 +1,326 @@
+"""What begins and ends runs: keys, cancel, restart, schedules, retention, dead letters, the outbox."""
+
+from proof.mutants.mutant import Edit, Mutant
+
+_WORKFLOWS = "tests/behaviour/test_workflows.py"
+_SUBMITTING = "tests/behaviour/test_submitting.py"
+_OUTBOX = "tests/behaviour/test_outbox.py"
+_SCHEDULES = "tests/behaviour/test_schedules.py"
+_RETENTION = "tests/behaviour/test_retention.py"
+
+MUTANTS = (
+    Mutant(
+        "key-ignored",
+        "the same idempotency key gives the same run",
+        (Edit("db/triggering.py", "    if not new.keys:\n", "    if new.inputs:\n"),),
+        (f"{_SUBMITTING}::test_the_same_key_and_input_give_the_same_run",),
+    ),
+    Mutant(
+        "key-conflict-not-compared",
+        "the same key with another input is a conflict",
+        (
+            Edit(
+                "db/triggering.py",
+                'if workflow_id != new.workflow_id or not same_value(text or "null", inputs[key]):',
+                "if not text and not workflow_id:",
+            ),
+        ),
+        (f"{_SUBMITTING}::test_the_same_key_with_another_input_is_a_conflict",),
+    ),
+    Mutant(
+        "cancel-spares-children",
+        "cancelling a run cancels its children",
+        (
+            Edit(
+                "db/lifecycle.py",
+                '        todo += [row[0] for row in await db.fetch(_SQL["children_of"], run_id=each)]\n',
+                "",
+            ),
+        ),
+        (f"{_WORKFLOWS}::test_cancel_reaches_the_children",),
+    ),
+    Mutant(
+        "ended-run-cancelled",
+        "what has ended keeps its status",
+        (
+            Edit(
+                "db/lifecycle.py",
+                "    if status in ENDED:\n        raise InvalidTransition(f\"run {run_id} has ended in {status}; it cannot be cancelled",
+                "    if status in ():\n        raise InvalidTransition(f\"run {run_id} has ended in {status}; it cannot be cancelled",
+            ),
+            Edit(
+                "db/lifecycle.py",
+                "        if (await _locked(db, each)).status in ENDED:\n",
+                "        if (await _locked(db, each)).status in ():\n",
+            ),
+        ),
+        ("tests/behaviour/test_cancelling.py::test_what_has_ended_cannot_be_cancelled_and_cancelling_twice_is_no_error",),
+    ),
+    Mutant(
+        "ended-run-claimed",
+        "a run that has ended is not started again by a message that was left behind",
+        (
+            Edit(
+                "db/claims.sql",
+                "  and status not in ('SUCCESS', 'ERROR', 'CANCELLED')\n  and exists (",
+                "  and exists (",
+            ),
+        ),
+        ("tests/properties/test_lifecycle.py",),
+    ),
+    Mutant(
+        "end-leaves-the-message",
+        "a run that has ended has no message",
+        (
+            Edit(
+                "db/settling.py",
+                "    await lifecycle.delete_messages(db, [run_id for run_id, _ in endings])\n",
+                "",
+            ),
+        ),
+        ("tests/seeds/test_seed_000_state_matrix.py::test_success_ends_the_message_and_the_run",),
+    ),
+    Mutant(
+        "resume-wakes-nobody",
+        "a resumed run goes on at once",
+        (Edit("db/lifecycle.py", '    await db.execute(_SQL["wake_run"], run_id=run_id)\n', ""),),
+        (f"{_WORKFLOWS}::test_a_paused_run_resumes_with_the_data_given",),
+    ),
+    Mutant(
+        "signal-undoes-a-pause",
+        "a run that a person paused waits for a person",
+        (
+            Edit(
+                "db/lifecycle.sql",
+                "  and leased_by is null\n  and visible_after < {after :put_away};",
+                "  and leased_by is null;",
+            ),
+        ),
+        ("tests/faults/test_run_leases.py::test_a_run_that_a_person_paused_waits_for_a_person",),
+    ),
+    Mutant(
+        "restart-forgets-steps",
+        "a restarted run keeps its completed steps",
+        (
+            Edit(
+                "db/lifecycle.sql",
+                "where run_id = :run_id\n  and status <> 'SUCCESS';",
+                "where run_id = :run_id;",
+            ),
+        ),
+        (f"{_WORKFLOWS}::test_an_error_can_be_restarted_and_keeps_its_completed_steps",),
+    ),
+    Mutant(
+        "restart-keeps-failed-steps",
+        "a restarted run tries again the step that failed",
+        (
+            Edit(
+                "db/lifecycle.py",
+                '        raise AlreadyCompleted(f"run {run_id} has ended in SUCCESS; use reset to run it again from the start")\n'
+                '    await db.execute(_SQL["delete_unfinished_steps"], run_id=run_id)\n',
+                '        raise AlreadyCompleted(f"run {run_id} has ended in SUCCESS; use reset to run it again from the start")\n',
+            ),
+        ),
+        (f"{_WORKFLOWS}::test_an_error_can_be_restarted_and_keeps_its_completed_steps",),
+    ),
+    Mutant(
+        "reset-leaves-steps",
+        "a run that is reset starts over",
+        (
+            Edit(
+                "db/lifecycle.py",
+                '        await db.execute(_SQL["delete_steps"], run_id=run_id)\n',
+                "        pass\n",
+            ),
+        ),
+        (f"{_WORKFLOWS}::test_reset_starts_over_or_from_a_step",),
+    ),
+    Mutant(
+        "slot-fires-twice",
+        "a slot that is on record does not fire again",
+        (
+            Edit(
+                "db/tables/schedules.py",
+                "due = [slot for slot in planned.due if slot in mine]",
+                "due = [slot for slot in planned.due if slot or mine]",
+            ),
+        ),
+        (f"{_SCHEDULES}::test_a_slot_on_record_does_not_fire_again_when_it_is_counted_again",),
+    ),
+    Mutant(
+        "overlap-ignored",
+        "a slot is skipped while the run before is not done",
+        (
+            Edit(
+                "db/tables/schedules.py",
+                "            if due and active is None:\n",
+                "            if due:\n",
+            ),
+        ),
+        (f"{_SCHEDULES}::test_skip_lets_a_slot_go_while_the_run_before_is_not_done",),
+    ),
+    Mutant(
+        "retention-deletes-the-living",
+        "a run that has not ended stays, however old it is",
+        (
+            Edit("db/retention.sql", "    union all select 'CANCELLED'\n", "    union all select 'PAUSED'\n"),
+            Edit(
+                "db/retention.sql",
+                "select r.run_id, r.completed_at\nfrom pgqrs_workflow_runs as r\nwhere r.workflow_id = :target_id\n"
+                "  and r.status = :target_status\n  and r.completed_at is not null\n  and r.completed_at <= {after -:keep}\n"
+                "  and (r.completed_at, r.run_id) > (:after_at, :after_id)\norder by r.completed_at, r.run_id\n",
+                "select r.run_id, r.updated_at as completed_at\nfrom pgqrs_workflow_runs as r\n"
+                "where r.workflow_id = :target_id\n  and r.status = :target_status\n"
+                "  and r.updated_at <= {after -:keep}\n  and (r.updated_at, r.run_id) > (:after_at, :after_id)\n"
+                "order by r.updated_at, r.run_id\n",
+            ),
+            Edit(
+                "db/retention.sql",
+                "  and coalesce(r.status, '') = :target_status\n  and r.completed_at <= {after -:keep}\n"
+                "  and (r.deleted_at is null or cast(:apart as integer) = 0)\n  and {include _may_go}\n  and not exists (\n"
+                "    select 1 from pgqrs_messages as m\n    where m.run_id = r.run_id and m.run_id is not null\n  )\n",
+                "  and coalesce(r.status, '') = :target_status\n  and r.updated_at <= {after -:keep}\n"
+                "  and (r.deleted_at is null or cast(:apart as integer) = 0)\n  and {include _may_go}\n",
+            ),
+        ),
+        (f"{_RETENTION}::test_a_run_that_has_not_ended_stays",),
+    ),
+    Mutant(
+        "retention-too-early",
+        "what has ended is kept as long as the policy says",
+        (
+            Edit(
+                "db/retention.sql",
+                "  and r.completed_at is not null\n  and r.completed_at <= {after -:keep}\n"
+                "  and (r.completed_at, r.run_id)",
+                "  and r.completed_at is not null\n  and r.completed_at <= {after 1 - :keep / 2}\n"
+                "  and (r.completed_at, r.run_id)",
+            ),
+            Edit(
+                "db/retention.sql",
+                "  and coalesce(r.status, '') = :target_status\n  and r.completed_at <= {after -:keep}\n",
+                "  and coalesce(r.status, '') = :target_status\n",
+            ),
+        ),
+        (f"{_RETENTION}::test_a_finished_run_goes_when_it_is_older_than_its_policy",),
+    ),
+    Mutant(
+        "retention-orphans-the-outbox",
+        "a run stays until what it tells is published",
+        (
+            Edit(
+                "db/retention.sql",
+                "where o.aggregate_id = r.run_id and o.published_at is null and o.dead_at is null",
+                "where o.aggregate_id = r.run_id and o.published_at is null and o.dead_at is not null",
+            ),
+        ),
+        (f"{_RETENTION}::test_a_run_stays_until_its_outbox_is_published_or_given_up",),
+    ),
+    Mutant(
+        "dead-letter-twice",
+        "a failed run triggers its dead letter once",
+        (
+            Edit(
+                "db/settling.py",
+                "        await triggering.trigger_dead_letters(db, failed)\n",
+                "        await triggering.trigger_dead_letters(db, failed)\n"
+                "        await triggering.trigger_dead_letters(db, failed)\n",
+            ),
+        ),
+        ("tests/behaviour/test_dead_letter_workflows.py::test_a_failed_run_triggers_the_workflow_named_for_that",),
+    ),
+    Mutant(
+        "dead-letters-in-circles",
+        "a dead letter that fails triggers no other",
+        (Edit("db/triggering.sql", "  and r.dead_letter_of is null\n", ""),),
+        ("tests/behaviour/test_dead_letter_workflows.py::test_dead_letters_that_fail_do_not_go_round_in_circles",),
+    ),
+    Mutant(
+        "outbox-marks-first",
+        "an event counts as published only when it was taken",
+        (
+            Edit(
+                "engine/outbox.py",
+                "            error = await self._send(claimed.event, routes)\n"
+                "            held = await (self._published(claimed) if error is None else self._failed(claimed, error))\n",
+                "            held = await self._published(claimed)\n"
+                "            await self._send(claimed.event, routes)\n",
+            ),
+        ),
+        (f"{_OUTBOX}::test_a_refused_event_is_sent_again_with_the_same_id_after_a_growing_time",),
+    ),
+    Mutant(
+        "outbox-out-of-order",
+        "an event is not published before those of its run that came earlier",
+        (
+            Edit("db/tables/outbox.sql", "      and {include _is_head}\n", ""),
+            Edit("engine/outbox.py", "if not each.is_head or each.run_id in runs or any(", "if any("),
+        ),
+        (f"{_OUTBOX}::test_what_comes_after_a_refused_event_of_its_run_waits_for_it",),
+    ),
+    Mutant(
+        "outbox-claim-of-the-claimed",
+        "what another dispatcher holds is not published before its lease is over",
+        (
+            Edit(
+                "db/tables/outbox.sql",
+                "      and {include _is_open}\n      and o.visible_after <= {now}\n      and {include _is_head}\n",
+                "      and {include _is_open}\n      and {include _is_head}\n",
+            ),
+            Edit(
+                "db/tables/outbox.sql",
+                "where {include _open}\n  and o.visible_after <= {now}\norder by o.visible_after, o.event_id\n",
+                "where {include _open}\norder by o.visible_after, o.event_id\n",
+            ),
+        ),
+        (f"{_OUTBOX}::test_what_another_dispatcher_holds_is_not_published_before_its_lease_is_over",),
+    ),
+    Mutant(
+        "outbox-never-dead",
+        "an event is dead after its last attempt",
+        (
+            Edit(
+                "db/tables/outbox.sql",
+                "dead_at = case when attempts + 1 >= :max_attempts then {now} end,",
+                "dead_at = case when attempts + 1 >= 1000 * :max_attempts then {now} end,",
+            ),
+        ),
+        (f"{_OUTBOX}::test_an_event_is_dead_after_its_last_attempt_and_its_run_goes_on",),
+    ),
+    Mutant(
+        "outbox-new-id-each-time",
+        "an event that is sent again has the id that it had",
+        (
+            Edit(
+                "db/tables/outbox.py",
+                "        id=uuid,\n",
+                '        id=f"{uuid}-{attempts}",\n',
+            ),
+        ),
+        (f"{_OUTBOX}::test_a_refused_event_is_sent_again_with_the_same_id_after_a_growing_time",),
+    ),
+    Mutant(
+        "archive-leaves-the-message",
+        "an archived message is live no more",
+        (
+            Edit(
+                "db/tables/messages.py",
+                '        await db.execute(_SQL["remove_messages"], ids=sorted(done))\n',
+                "",
+            ),
+        ),
+        ("tests/behaviour/test_leases.py::test_what_was_archived_is_settled",),
+    ),
+    Mutant(
+        "payload-limit-off",
+        "a payload over the limit is refused before it is sent",
+        (
+            Edit(
+                "serialization.py",
+                "if max_bytes is not None and len(encoded) > max_bytes:",
+                "if max_bytes is not None and len(encoded) < 0:",
+            ),
+        ),
+        ("tests/behaviour/test_enqueue.py::test_a_payload_over_the_limit_is_refused_before_it_is_sent",),
+    ),
+)

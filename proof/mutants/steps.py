@@ -1,0 +1,363 @@
+"""Steps, waits, signals and children that a replay does not find as they were."""
+
+from proof.mutants.mutant import Edit, Mutant
+
+_WORKFLOWS = "tests/behaviour/test_workflows.py"
+_RUN_LEASES = "tests/faults/test_run_leases.py"
+
+MUTANTS = (
+    Mutant(
+        "step-overwritten",
+        "the first recorded result of a step wins for ever",
+        (Edit("db/settling.sql", "where pgqrs_workflow_steps.status <> 'SUCCESS'\n", ""),),
+        ("tests/faults/test_first_result_wins.py",),
+    ),
+    Mutant(
+        "step-overwritten-postgres",
+        "the first recorded result of a step wins for ever",
+        (Edit("db/settling.sql", "where pgqrs_workflow_steps.status <> 'SUCCESS'\n", ""),),
+        ("tests/faults/test_first_result_wins.py",),
+        on="postgres",
+    ),
+    Mutant(
+        "step-runs-again",
+        "a completed step is not run again",
+        (
+            Edit(
+                "engine/context.py",
+                "if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):",
+                "if recorded is not None and recorded.status is StepStatus.ERROR:",
+            ),
+        ),
+        (f"{_WORKFLOWS}::test_a_completed_step_is_not_run_again",),
+    ),
+    Mutant(
+        "caught-error-forgotten",
+        "an error that the handler caught is caught again in a replay",
+        (
+            Edit(
+                "engine/context.py",
+                "if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):",
+                "if recorded is not None and recorded.status is StepStatus.SUCCESS:",
+            ),
+        ),
+        (f"{_WORKFLOWS}::test_an_error_that_the_handler_caught_is_caught_again_in_a_replay",),
+    ),
+    Mutant(
+        "step-given-as-it-came",
+        "a step returns what is on record, also the first time",
+        (Edit("engine/context.py", "            return decode(text, shape.returns)\n", "            return result\n"),),
+        ("tests/behaviour/test_workflows.py", "tests/seeds"),
+    ),
+    Mutant(
+        "step-done-before-it-is-durable",
+        "a step returns only when its checkpoint has committed",
+        (
+            Edit(
+                "engine/context.py",
+                "            await execution.write(record, emitted)\n",
+                "            execution.write(record, emitted)\n",
+            ),
+        ),
+        (_WORKFLOWS,),
+    ),
+    Mutant(
+        "attempts-of-a-step-forgotten",
+        "a step with a policy is tried as often as that says, and no more",
+        (
+            Edit(
+                "engine/context.py",
+                "attempts = (recorded.attempts if recorded else 0) + 1",
+                "attempts = 1",
+            ),
+        ),
+        (f"{_WORKFLOWS}::test_a_step_with_a_policy_is_tried_again_by_itself",),
+    ),
+    Mutant(
+        "failed-step-not-tried-again",
+        "a retried run tries the step again that failed",
+        (
+            Edit(
+                "engine/executor.py",
+                "again = execution.steps_to_try_again(error) if isinstance(end_, Yielding) else ()",
+                "again = ()",
+            ),
+        ),
+        (f"{_WORKFLOWS}::test_a_transient_error_comes_back_after_the_time_it_names",),
+    ),
+    Mutant(
+        "changed-code-undetected",
+        "code that asks for another step than is on record is told so",
+        (
+            Edit(
+                "engine/execution.py",
+                "if recorded is not None and recorded.step_id != step_id:",
+                "if recorded is not None and not step_id:",
+            ),
+        ),
+        (f"{_WORKFLOWS}::test_changed_code_parks_the_run_and_names_both_steps",),
+    ),
+    Mutant(
+        "removed-step-undetected",
+        "code that ends without a step that is on record is told so",
+        (Edit("engine/executor.py", "        execution.check_all_were_asked_for()\n", ""),),
+        (_WORKFLOWS,),
+    ),
+    Mutant(
+        "changed-code-fails-the-run",
+        "a run whose code has changed is parked, not failed",
+        (Edit("engine/outcome.py", "        case PermanentError() | SerializationError():\n", "        case PermanentError() | SerializationError() | NonDeterminism():\n"),
+         Edit("engine/outcome.py", "        case NonDeterminism():\n            return Yielding(", "        case NonDeterminism() if attempt < 0:\n            return Yielding(")),
+        (f"{_WORKFLOWS}::test_changed_code_parks_the_run_and_names_both_steps",),
+    ),
+    Mutant(
+        "repeated-name-reused",
+        "a step of the same name is another step",
+        (
+            Edit(
+                "engine/branches.py",
+                'return name if count == 1 else f"{name}#{count}"',
+                "return name if count else name",
+            ),
+        ),
+        (f"{_WORKFLOWS}::test_steps_may_be_async_or_plain_and_return_what_is_on_record",),
+    ),
+    Mutant(
+        "branches-share-ids",
+        "each branch of a handler has steps of its own",
+        (Edit("engine/branches.py", "        if not self.path:\n", "        if self.path or not self.path:\n"),),
+        (f"{_WORKFLOWS}::test_branches_of_gather_have_ids_of_their_own",),
+    ),
+    Mutant(
+        "branch-cut-off",
+        "when one branch waits, what is in flight in another still finishes and is recorded",
+        (
+            Edit(
+                "engine/execution.py",
+                "        if self.suspended or not self._waits or self._in_flight:\n",
+                "        if self.suspended or not self._waits:\n",
+            ),
+            Edit("engine/execution.py", "if any(leaf.engaged and not leaf.blocked for leaf in leaves):", "if not leaves:"),
+            Edit("engine/execution.py", "        if all(leaf.blocked for leaf in leaves):\n", "        if leaves:\n"),
+        ),
+        (f"{_WORKFLOWS}::test_a_sleep_in_one_branch_lets_the_others_finish_their_work",),
+    ),
+    Mutant(
+        "suspension-swallowed",
+        "a handler that swallows its suspension fails loudly",
+        (
+            Edit(
+                "engine/executor.py",
+                "        if execution.suspended:\n            raise PermanentError(",
+                "        if execution.suspended and not value:\n            raise PermanentError(",
+            ),
+        ),
+        (f"{_WORKFLOWS}::test_swallowing_the_suspension_fails_loudly",),
+    ),
+    Mutant(
+        "sleep-recomputed",
+        "a sleep ends at the time that was fixed first",
+        (
+            Edit(
+                "engine/waiting.py",
+                "    until = decode(recorded.output, datetime) if recorded and recorded.output else execution.now() + length\n",
+                "    until = execution.now() + length\n",
+            ),
+        ),
+        (f"{_WORKFLOWS}::test_a_sleep_ends_at_the_time_that_was_fixed_first",),
+    ),
+    Mutant(
+        "timeout-recomputed",
+        "the time for which a signal is waited for is fixed first",
+        (
+            Edit(
+                "engine/waiting.py",
+                "    until = decode(recorded.output, datetime) if recorded and recorded.output else None\n",
+                "    until = None\n",
+            ),
+        ),
+        (f"{_WORKFLOWS}::test_a_signal_that_does_not_come_times_out",),
+    ),
+    Mutant(
+        "retry-delay-zero",
+        "a failed run is tried again after its backoff",
+        (
+            Edit(
+                "engine/outcome.py",
+                "return _retry(policy.delay(attempt) if asked is None else asked, text, summary)",
+                "return _retry(0.0 if asked is None else asked, text, summary)",
+            ),
+        ),
+        (f"{_WORKFLOWS}::test_a_completed_step_is_not_run_again",),
+    ),
+    Mutant(
+        "asked-delay-ignored",
+        "an error that names its delay gets it",
+        (
+            Edit(
+                "engine/outcome.py",
+                "return _retry(policy.delay(attempt) if asked is None else asked, text, summary)",
+                "return _retry(policy.delay(attempt), text, summary)",
+            ),
+        ),
+        (f"{_WORKFLOWS}::test_a_transient_error_comes_back_after_the_time_it_names",),
+    ),
+    Mutant(
+        "permanent-error-retried",
+        "a permanent error ends the run at once",
+        (
+            Edit(
+                "engine/outcome.py",
+                "        case PermanentError() | SerializationError():\n",
+                "        case SerializationError():\n",
+            ),
+        ),
+        (f"{_WORKFLOWS}::test_a_permanent_error_ends_the_run_at_once",),
+    ),
+    Mutant(
+        "signal-wakes-nobody",
+        "a signal wakes the run that waits for it",
+        (
+            Edit(
+                "db/lifecycle.py",
+                '        await db.execute(_SQL["wake_waiting_run"], run_id=run_id, put_away=PUT_AWAY_SECONDS)\n',
+                "        pass\n",
+            ),
+        ),
+        (f"{_WORKFLOWS}::test_a_signal_is_consumed_once_whenever_it_was_sent",),
+    ),
+    Mutant(
+        "signal-consumed-twice",
+        "a signal is consumed once",
+        (Edit("db/claims.sql", "set consumed_at = {now}\n", "set consumed_at = null\n"),),
+        (f"{_WORKFLOWS}::test_a_signal_is_consumed_once_whenever_it_was_sent",),
+    ),
+    Mutant(
+        "signals-out-of-order",
+        "the oldest unread signal comes first",
+        (Edit("db/claims.sql", "order by signal_id\nlimit 1;", "order by signal_id desc\nlimit 1;"),),
+        (f"{_WORKFLOWS}::test_a_signal_is_consumed_once_whenever_it_was_sent",),
+    ),
+    Mutant(
+        "signal-missed-before-the-wait",
+        "a signal that comes between the look and the wait wakes the run",
+        (Edit("db/settling.py", "    if signals:\n", "    if not signals and writes is None:\n"),),
+        ("tests/properties/test_replay.py::test_a_thousand_signals_are_each_consumed_once_in_the_order_of_their_senders",),
+    ),
+    Mutant(
+        "signal-unlocked-postgres",
+        "sender and waiter lock one row, so that no signal falls between them",
+        (
+            Edit(
+                "db/lifecycle.sql",
+                "where m.run_id = :run_id\n{lock m};",
+                "where m.run_id = :run_id;",
+            ),
+        ),
+        (_RUN_LEASES,),
+        on="postgres",
+    ),
+    Mutant(
+        "hold-unlocked-postgres",
+        "the fence is checked and the message locked in one go, not checked and then acted upon",
+        (Edit("db/settling.sql", "order by m.message_id\n{lock m};", "order by m.message_id;"),),
+        (_RUN_LEASES,),
+        on="postgres",
+    ),
+    Mutant(
+        "child-not-linked",
+        "a child knows its parent",
+        (Edit("engine/children.py", "parent_run_id=execution.claim.run_id,", "parent_run_id=None,"),),
+        (f"{_WORKFLOWS}::test_cancel_reaches_the_children",),
+    ),
+    Mutant(
+        "parent-not-woken",
+        "the last child to end wakes its parent",
+        (Edit("db/settling.py", "        await lifecycle.wake_parents(db, children)\n", "        pass\n"),),
+        (f"{_WORKFLOWS}::test_a_parent_waits_for_its_children_and_gets_their_results",),
+    ),
+    Mutant(
+        "parent-woken-by-the-first",
+        "a parent sleeps until its last child has ended",
+        (
+            Edit(
+                "db/lifecycle.sql",
+                "  and not exists (\n    select 1 from pgqrs_workflow_runs as c\n"
+                "    where c.parent_run_id = pgqrs_messages.run_id\n      and c.status in ('PENDING', 'RUNNING', 'PAUSED')\n"
+                "      and c.deleted_at is null\n  );\n\n-- name: lock_message",
+                ";\n\n-- name: lock_message",
+            ),
+        ),
+        (_WORKFLOWS, "tests/faults/test_run_leases.py"),
+    ),
+    Mutant(
+        "child-missed-before-the-wait",
+        "a child that ends before its parent begins to wait wakes it all the same",
+        (
+            Edit(
+                "db/settling.py",
+                '        await db.execute(_SQL["wake_those_whose_children_ended"], run_ids=parents)\n',
+                "        pass\n",
+            ),
+        ),
+        (f"{_RUN_LEASES}::test_a_child_that_ends_while_its_parent_begins_to_wait_wakes_it",),
+        on="postgres",
+    ),
+    Mutant(
+        "parents-unlocked-postgres",
+        "two last children that end at once wake their parent",
+        (
+            Edit(
+                "db/lifecycle.py",
+                '        await db.fetch(_SQL["lock_parents"], run_ids=parents)\n',
+                "",
+            ),
+        ),
+        (f"{_RUN_LEASES}::test_two_last_children_that_end_at_once_wake_their_parent",),
+        on="postgres",
+    ),
+    Mutant(
+        "child-spawned-twice",
+        "a child is started once, however often its parent is replayed",
+        (
+            Edit(
+                "engine/children.py",
+                "    if recorded is not None and recorded.status is StepStatus.SUCCESS:\n"
+                "        return [Child(execution",
+                "    if recorded is not None and recorded.status is StepStatus.ERROR:\n"
+                "        return [Child(execution",
+            ),
+        ),
+        (f"{_WORKFLOWS}::test_a_parent_waits_for_its_children_and_gets_their_results",),
+    ),
+    Mutant(
+        "emitted-at-each-replay",
+        "what a handler emits is published once, however often it is replayed",
+        (
+            Edit(
+                "engine/context.py",
+                "        if recorded is not None and recorded.status is StepStatus.SUCCESS:\n            return\n",
+                "",
+            ),
+        ),
+        ("tests/behaviour/test_history.py::test_what_a_handler_emits_is_published_once_however_often_it_is_replayed",),
+    ),
+    Mutant(
+        "failed-attempt-emits",
+        "what a failed attempt of a step emitted is not published",
+        (
+            Edit(
+                "engine/context.py",
+                "        await execution.record(record)\n        execution.failed.append(FailedStep(record, error))",
+                "        await execution.record(record, list(_emitted.get() or self._last_emitted))\n"
+                "        execution.failed.append(FailedStep(record, error))",
+            ),
+            Edit(
+                "engine/context.py",
+                "        emitted: list[Emission] = []\n        began",
+                "        emitted: list[Emission] = []\n        self._last_emitted = emitted\n        began",
+            ),
+        ),
+        ("tests/behaviour/test_history.py::test_what_a_failed_attempt_of_a_step_emitted_is_not_published",),
+    ),
+)

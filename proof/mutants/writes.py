@@ -1,0 +1,285 @@
+"""Transactions, durability, and replies that were lost."""
+
+from proof.mutants.mutant import Edit, Mutant
+
+_LOST = "tests/faults/test_lost_replies.py"
+_RUN_LEASES = "tests/faults/test_run_leases.py"
+_SQLITE = "tests/db/test_sqlite.py"
+
+MUTANTS = (
+    Mutant(
+        "synchronous-normal",
+        "an acknowledged write survives a power cut",
+        (
+            Edit("db/drivers/sqlite.py", '"synchronous = full", "foreign_keys', '"synchronous = normal", "foreign_keys'),
+            Edit("db/drivers/sqlite.py", 'self._pragma(connection, "synchronous") != 2:', 'self._pragma(connection, "synchronous") != 1:'),
+        ),
+        (f"{_SQLITE}::test_every_connection_is_durable_and_strict",),
+    ),
+    Mutant(
+        "acknowledged-before-the-commit",
+        "a call returns when it is durable, not before",
+        (
+            Edit(
+                "db/drivers/sqlite.py",
+                "                self._run_in_savepoint(session, job)\n                job = None\n",
+                "                self._run_in_savepoint(session, job)\n                _settle([job])\n                job = None\n",
+            ),
+        ),
+        (_SQLITE,),
+    ),
+    Mutant(
+        "unit-half-written",
+        "a unit of work is all or nothing",
+        (Edit("db/drivers/sqlite.py", '            connection.execute("rollback to unit")\n', ""),),
+        (f"{_SQLITE}::test_a_unit_is_all_or_nothing",),
+    ),
+    Mutant(
+        "unit-half-written-postgres",
+        "a unit of work is all or nothing",
+        (
+            Edit(
+                "db/drivers/postgres.py",
+                "            if kind is not Kind.UNIT and not self.pooled:\n",
+                "            if kind and not self.pooled:\n",
+            ),
+        ),
+        ("tests/behaviour/test_dead_letter_workflows.py::test_it_fails_with_its_dead_letter_or_not_at_all",),
+        on="postgres",
+    ),
+    Mutant(
+        "run-without-its-message",
+        "a run and its message are written together",
+        (
+            Edit(
+                "db/triggering.py",
+                "@store_call(_needed)\nasync def trigger(db: Database, new: NewRuns) -> list[int]:\n"
+                '    """The runs\' ids in the order given: runs and messages, all or none."""\n'
+                "    return [each.run_id for each in await _trigger(db, new)]\n",
+                "async def trigger(db: Database, new: NewRuns) -> list[int]:\n"
+                "    return [each.run_id for each in await _trigger(db, new)]\n",
+            ),
+        ),
+        (f"tests/behaviour/test_submitting.py::test_a_kill_before_all_of_a_run_is_written_leaves_nothing_of_it",),
+    ),
+    Mutant(
+        "poison-hurts-all",
+        "a write that cannot be committed hurts only itself",
+        (
+            Edit(
+                "engine/committer.py",
+                "            if len(batch) == 1 or isinstance(error, ConnectionFailed):\n",
+                "            if batch:\n",
+            ),
+        ),
+        ("tests/unit/test_committer.py", "tests/behaviour/test_workflows.py"),
+    ),
+    Mutant(
+        "outbox-apart-from-the-checkpoint",
+        "a step and what it emits commit together",
+        (
+            Edit(
+                "engine/committer.py",
+                "            held = await settling.commit(self._db, [write for write, _ in batch])\n",
+                "            held = await settling.commit(self._db, [w._replace(emissions=()) for w, _ in batch])\n"
+                "            await publish(self._db, [], [e for w, _ in batch if w.fence in held for e in w.emissions])\n",
+            ),
+            Edit(
+                "engine/committer.py",
+                "from pgqrs.db.hints import OUTBOX\n",
+                "from pgqrs.db.hints import OUTBOX\nfrom pgqrs.db.history import publish\n",
+            ),
+        ),
+        ("tests/behaviour/test_history.py",),
+    ),
+    Mutant(
+        "events-apart-from-the-change",
+        "what is told of a change commits with it",
+        (
+            Edit(
+                "db/lifecycle.py",
+                "    await tell(db, [Happening(each, EventType.CANCELLED, data, actor) for each in cancelled])\n",
+                "    return_ = [Happening(each, EventType.CANCELLED, data, actor) for each in cancelled]\n"
+                "    del return_\n",
+            ),
+        ),
+        ("tests/behaviour/test_history.py::test_what_people_do_is_told_with_who_and_why",),
+    ),
+    Mutant(
+        "transaction-apart-from-its-step",
+        "a transactional step and its record commit together",
+        (
+            Edit(
+                "db/claims.py",
+                "    done = StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=output)\n"
+                "    await settling.record_steps(db, [Write(fence, (done,))])\n    await tell(db, [], emissions)\n",
+                "    await tell(db, [], emissions)\n",
+            ),
+            Edit(
+                "engine/context.py",
+                "            output = await claims.transact(execution.db, execution.claim.fence, pending, encoded)\n",
+                "            output = await claims.transact(execution.db, execution.claim.fence, pending, encoded)\n"
+                "            await execution.record(pending._replace(status=StepStatus.SUCCESS, output=output))\n",
+            ),
+        ),
+        ("tests/behaviour/test_workflows.py::test_a_transaction_and_its_step_commit_together",),
+    ),
+    Mutant(
+        "signal-apart-from-its-step",
+        "a signal is consumed in the transaction that records it as the step's result",
+        (
+            Edit(
+                "db/claims.py",
+                "    answered = StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=payload)\n"
+                "    await settling.record_steps(db, [Write(fence, (answered,))])\n    return True, payload\n",
+                "    return True, payload\n",
+            ),
+            Edit(
+                "engine/waiting.py",
+                "    if payload is not None:\n        return decode(payload, as_type)\n",
+                "    if payload is not None:\n"
+                "        await execution.record(pending._replace(status=StepStatus.SUCCESS, output=payload))\n"
+                "        return decode(payload, as_type)\n",
+            ),
+        ),
+        ("tests/behaviour/test_workflows.py", "tests/properties/test_replay.py"),
+    ),
+    Mutant(
+        "children-apart-from-their-step",
+        "children are started in the transaction that records them",
+        (
+            Edit(
+                "db/claims.py",
+                "    await settling.record_steps(\n        db, [Write(fence, (StepRecord(step.step_id, step.ordinal, "
+                "StepStatus.SUCCESS, output=remembered),))]\n    )\n    return run_ids\n",
+                "    del remembered\n    return run_ids\n",
+            ),
+            Edit(
+                "engine/children.py",
+                "    execution.db.hints.announce([found.queue_id])\n",
+                "    await execution.record(pending._replace(status=StepStatus.SUCCESS, output=encode(run_ids)))\n"
+                "    execution.db.hints.announce([found.queue_id])\n",
+            ),
+        ),
+        ("tests/behaviour/test_workflows.py", "tests/properties/test_replay.py"),
+    ),
+    Mutant(
+        "lost-lease-idles-postgres",
+        "a lease whose reply was lost is found again",
+        (
+            Edit(
+                "db/tables/messages.py",
+                '    if db.retried:\n        found = await db.fetch(_SQL["find_leases"]',
+                '    if db.retried and not queues:\n        found = await db.fetch(_SQL["find_leases"]',
+            ),
+        ),
+        (f"{_LOST}::test_a_lease_whose_reply_was_lost_is_found_again",),
+        on="postgres",
+    ),
+    Mutant(
+        "lost-archive-disowned-postgres",
+        "an archive whose reply was lost is known as one's own",
+        (
+            Edit(
+                "db/tables/messages.py",
+                '    if db.retried:\n        done |= _ids(await db.fetch(_SQL["find_archived"]',
+                '    if db.retried and not fences:\n        done |= _ids(await db.fetch(_SQL["find_archived"]',
+            ),
+        ),
+        (f"{_LOST}::test_a_settlement_whose_reply_was_lost_has_happened_once",),
+        on="postgres",
+    ),
+    Mutant(
+        "stale-archive-owned-postgres",
+        "somebody else's archive is not taken for one's own after a lost reply",
+        (
+            Edit(
+                "db/tables/messages.sql",
+                "where a.message_id = given.id\n  and a.lease_token = given.token;",
+                "where a.message_id = given.id;",
+            ),
+        ),
+        (f"{_LOST}::test_a_stale_archive_whose_reply_was_lost_is_still_stale",),
+        on="postgres",
+    ),
+    Mutant(
+        "lost-ending-disowned-postgres",
+        "an ending whose reply was lost is known as one's own",
+        (
+            Edit(
+                "db/settling.py",
+                "    if db.retried:\n        held |= await _already_written",
+                "    if db.retried and not writes:\n        held |= await _already_written",
+            ),
+        ),
+        (_LOST,),
+        on="postgres",
+    ),
+    Mutant(
+        "told-twice-postgres",
+        "what a step emits is written once, although the reply was lost",
+        (Edit("db/settling.py", "news = await _unknown_yet(db, writes) if db.retried else writes", "news = writes"),),
+        (f"{_LOST}::test_what_a_step_emits_and_tells_is_written_once",),
+        on="postgres",
+    ),
+    Mutant(
+        "lost-signal-consumed-twice-postgres",
+        "a signal whose reply was lost is consumed once",
+        (
+            Edit(
+                "db/claims.py",
+                "    if db.retried and (found := await _recorded(db, fence, step)) is not None:\n        return True, found",
+                "    if not fence and (found := await _recorded(db, fence, step)) is not None:\n        return True, found",
+            ),
+        ),
+        (f"{_RUN_LEASES}::test_a_signal_whose_reply_was_lost_is_consumed_once",),
+        on="postgres",
+    ),
+    Mutant(
+        "lost-children-started-twice-postgres",
+        "children whose reply was lost are started once",
+        (
+            Edit(
+                "db/claims.py",
+                "    if db.retried and (found := await _recorded(db, fence, step)) is not None:\n        return [int",
+                "    if not fence and (found := await _recorded(db, fence, step)) is not None:\n        return [int",
+            ),
+        ),
+        (f"{_RUN_LEASES}::test_children_whose_reply_was_lost_are_started_once",),
+        on="postgres",
+    ),
+    Mutant(
+        "lost-transaction-done-twice-postgres",
+        "a transactional step whose reply was lost is carried out once",
+        (
+            Edit(
+                "db/claims.py",
+                "    if db.retried and (found := await _recorded(db, fence, step)) is not None:\n        return found.output",
+                "    if not fence and (found := await _recorded(db, fence, step)) is not None:\n        return found.output",
+            ),
+        ),
+        (_RUN_LEASES, _LOST),
+        on="postgres",
+    ),
+    Mutant(
+        "lost-enqueue-repeated-postgres",
+        "what is not idempotent is not repeated after a lost reply",
+        (Edit("db/drivers/postgres.py", "if lost and not idempotent:", "if lost and not kind:"),),
+        (f"{_LOST}::test_an_enqueue_whose_reply_was_lost_is_reported_as_unknown_and_not_repeated",),
+        on="postgres",
+    ),
+    Mutant(
+        "lost-reply-raised-postgres",
+        "killed connections are replaced without the caller noticing",
+        (Edit("db/drivers/postgres.py", "if time.monotonic() > deadline:", "if attempt:"),),
+        (f"{_LOST}::test_killed_backends_are_replaced_without_the_caller_noticing",),
+        on="postgres",
+    ),
+    Mutant(
+        "lost-publication-counted-twice-postgres",
+        "a failure to publish whose reply was lost is counted once",
+        (Edit("db/tables/outbox.sql", "then {now} end,\n    lease_token = -lease_token\n", "then {now} end\n"),),
+        ("tests/faults/test_outbox_lost_replies.py::test_a_failure_whose_reply_was_lost_is_counted_once",),
+        on="postgres",
+    ),
+)
