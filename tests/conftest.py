@@ -91,7 +91,9 @@ Connect = Callable[..., Awaitable[Store]]
 
 
 @pytest.fixture
-async def connect(config: pgqrs.Config, clock: pgqrs.ManualClock) -> AsyncIterator[Connect]:
+async def connect(
+    config: pgqrs.Config, clock: pgqrs.ManualClock, request: pytest.FixtureRequest
+) -> AsyncIterator[Connect]:
     """Opens stores on the test's database; after the test they are closed, and the invariants checked."""
     stores: list[Store] = []
 
@@ -105,7 +107,8 @@ async def connect(config: pgqrs.Config, clock: pgqrs.ManualClock) -> AsyncIterat
     yield open_one
     for store in stores:
         await store.close()
-    await check_invariants(config)
+    broken = {code for marker in request.node.iter_markers("breaks") for code in marker.args}
+    await check_invariants(config, broken=broken)
     if config.backend == "postgres":
         await drop_schema(config)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -232,3 +233,37 @@ class Why:
 
     def __str__(self) -> str:
         return f"run {self.run_id}: {self.sentence}"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A fact that does not hold of a database: its code (`I5`), what breaks it (some of it), and how much does."""
+
+    code: str
+    fact: str
+    what: tuple[str, ...]
+    count: CappedCount
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.what)
+        more = ", ..." if self.count.capped or self.count.count > len(self.what) else ""
+        return f"{self.code}: not true that {self.fact} ({self.count}): {shown}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unjudged:
+    """An invariant, or a part of one, that a database cannot tell about."""
+
+    code: str
+    reason: str
+
+
+class InvariantReport(list[Violation]):
+    """The violations, none when all is well; `unjudged` says what could not be told."""
+
+    def __init__(self, violations: Iterable[Violation] = (), unjudged: tuple[Unjudged, ...] = ()) -> None:
+        super().__init__(violations)
+        self.unjudged = unjudged
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self)) or "all that can be judged holds"

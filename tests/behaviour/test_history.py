@@ -460,3 +460,19 @@ async def test_what_is_no_id_of_a_run_is_refused(store, flow, run_id):
     ):
         with pytest.raises(pgqrs.ConfigError, match="run_id must be a whole number"):
             await refused
+
+
+async def test_a_failed_run_that_is_called_once_more_says_that_it_began_anew(store):
+    tries = [False, True]
+
+    @pgqrs.workflow(name="called")
+    async def called(ctx, params):
+        if tries.pop():
+            raise RuntimeError("once")
+
+    held = await pgqrs.admin(store).create_workflow("called")
+    with pytest.raises(RuntimeError):
+        await called(held, None)
+    await called(held, None)
+
+    assert await told(store, held.run_id) == ["created", "failed", "restarted", "succeeded"]

@@ -8,6 +8,9 @@ from typing import Any
 
 import pgqrs
 from pgqrs.api.store import Store
+from pgqrs.db import claims
+from pgqrs.db.tables.messages import Source
+from pgqrs.db.tables.queues import get as find_queue
 
 Life = Callable[[Store, pgqrs.ManualClock], Awaitable[None]]
 
@@ -227,8 +230,17 @@ async def outbox(store: Store, clock: pgqrs.ManualClock) -> None:
     refusing.clear()
 
 
+async def held(store: Store, clock: pgqrs.ManualClock) -> None:
+    """A run in the hands of a worker that says nothing."""
+    await store.create_workflow("held")
+    await pgqrs.workflow("held").trigger().execute(store)
+    queue = await find_queue(store.database, "held")
+    claimed = await claims.claim(store.database, [Source(queue.queue_id, 30.0)], worker_id=1, batch=1)
+    assert len(claimed) == 1
+
+
 LIVES: dict[str, Life] = {
-    life.__name__: life for life in (steps, failures, waits, families, edits, schedules, queues, outbox)
+    life.__name__: life for life in (steps, failures, waits, families, edits, schedules, queues, outbox, held)
 }
 
 

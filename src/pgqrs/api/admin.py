@@ -13,12 +13,12 @@ from pgqrs.api.search import SearchVerbs
 from pgqrs.api.store import Store
 from pgqrs.clock import DatabaseClock
 from pgqrs.config import Config
-from pgqrs.db import legacy, migrations
+from pgqrs.db import invariants, legacy, migrations
 from pgqrs.db.drivers.sqlite import SQLiteDriver
 from pgqrs.db.tables import messages, queues, workers
 from pgqrs.errors import SchemaMismatch
 from pgqrs.names import checked_name
-from pgqrs.reports import QueueMetrics
+from pgqrs.reports import InvariantReport, QueueMetrics
 from pgqrs.types import DeadLetter, WorkerInfo
 
 # Beyond this one transaction holds the SQLite writer, or PostgreSQL's locks, longer than a lease should wait.
@@ -58,6 +58,13 @@ class Admin(SearchVerbs, MetricsVerbs):
                 found=latest,
                 expected=latest,
             )
+
+    async def check_invariants(self) -> InvariantReport:
+        """A list of what is broken, empty when all is well; its `unjudged` names what the tables cannot tell.
+
+        Reads every table, in short read-only transactions: safe while workers work. See docs/reference/invariants.md.
+        """
+        return await invariants.check(await self._store.ready())
 
     # -- workflows ---------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 
 from pgqrs.db import lifecycle, settling, triggering
 from pgqrs.db.database import Database, Kind, OwnSession, Row, Transaction, store_call
-from pgqrs.db.history import Emission, tell
+from pgqrs.db.history import Emission, Happening, facts, tell
 from pgqrs.db.queries import load
 from pgqrs.db.tables import messages, runs
 from pgqrs.db.tables.messages import Lease, Source
@@ -98,7 +98,9 @@ async def claim_run(db: Database, run_id: int, *, worker_id: int, lease_seconds:
     if status is RunStatus.CANCELLED:
         raise InvalidTransition(f"run {run_id} was cancelled; restart it first")
     if status is RunStatus.ERROR:
+        # An end is never undone in silence.
         await lifecycle.forget_failure(db, run_id)
+        await tell(db, [Happening(run_id, EventType.RESTARTED, facts(kept="completed steps"))])
     if not has_message:
         await lifecycle.revive(db, run_id)
     rows = await db.fetch(_SQL["lease_run"], run_id=run_id, worker_id=worker_id, lease_seconds=lease_seconds)
