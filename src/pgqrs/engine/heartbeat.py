@@ -14,7 +14,6 @@ from pgqrs.config import Config
 from pgqrs.db.driver import Driver
 from pgqrs.db.drivers import open_driver
 from pgqrs.db.tables import messages, workers
-from pgqrs.errors import PgqrsError
 
 log = logging.getLogger("pgqrs.worker")
 
@@ -140,8 +139,8 @@ class Heartbeat:
                         if own is None:
                             own = await self._connect()
                         await self._beat(own)
-                except (PgqrsError, TimeoutError, OSError) as error:
-                    log.warning("heartbeat failed: %s", error)
+                except Exception as error:  # noqa: BLE001 - a thread that has ended would keep no lease ever again
+                    log.warning("heartbeat failed: %s", str(error) or type(error).__name__)
                 self._give_up_what_is_due()
         finally:
             if own is not None and own is not self._db:
