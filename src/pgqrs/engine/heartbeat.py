@@ -14,6 +14,7 @@ from pgqrs.config import Config
 from pgqrs.db.driver import Driver
 from pgqrs.db.drivers import open_driver
 from pgqrs.db.tables import messages, workers
+from pgqrs.engine.lag import LAG_SECONDS, LoopWatch
 
 log = logging.getLogger("pgqrs.worker")
 
@@ -72,6 +73,8 @@ class Heartbeat:
         self._sooner = threading.Event()
         self._asked = threading.Event()
         self._beaten = time.monotonic()
+        self._watch = LoopWatch()
+        self._watching: asyncio.TimerHandle | None = None
 
     def hold(
         self,
@@ -134,6 +137,8 @@ class Heartbeat:
         own: Driver | None = None
         try:
             while not await asyncio.to_thread(self._wait):
+                if self._watching is None:
+                    self._watch_the_loop()
                 try:
                     async with asyncio.timeout(self._patience()):
                         if own is None:
@@ -145,6 +150,13 @@ class Heartbeat:
         finally:
             if own is not None and own is not self._db:
                 await own.close()
+
+    def _watch_the_loop(self) -> None:
+        """Again and again while something is held."""
+        self._watching = None
+        if self._held:
+            self._watch.look()
+            self._watching = asyncio.get_running_loop().call_later(LAG_SECONDS, self._watch_the_loop)
 
     def _patience(self) -> float:
         """A third of a lease, but no longer than until the first lease must be given up."""
