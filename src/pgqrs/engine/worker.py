@@ -70,6 +70,7 @@ class WorkerLoop:
         self._freed = asyncio.Event()
         self._bell: Subscription | None = None
         self._looked_for_lost = 0.0
+        self._answered_at = time.monotonic()
         self._heartbeat = Heartbeat(db, config, worker_id=worker_id, lease_seconds=config.lease_seconds)
         self._committer = Committer(db, served=lambda: self.service.queue_ids)
         self._executor = Executor(db, config, self._committer, self._heartbeat)
@@ -92,6 +93,11 @@ class WorkerLoop:
     @property
     def is_stopping(self) -> bool:
         return self._stopping.is_set()
+
+    @property
+    def seconds_since_claim(self) -> float:
+        """Since it asked for runs and was answered; 0 while it has as many as it may."""
+        return 0.0 if len(self._slots.running) >= self._slots.size else time.monotonic() - self._answered_at
 
     async def run(self) -> None:
         """Until `stop`. A cancelled worker hands back what it holds, too."""
@@ -205,6 +211,7 @@ class WorkerLoop:
             # What is leased must be known, or nobody hands it back.
             self._take(await claiming)
             raise
+        self._answered_at = time.monotonic()
         # Less than asked for: there was no more, unless a workflow's own limit stood in the way.
         limited = len(sources) < len(self.service.queue_ids) or any(source.most < wanted for source in sources)
         self._slots.more_is_likely = limited or len(claimed) >= wanted
