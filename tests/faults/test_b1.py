@@ -20,6 +20,7 @@ from pgqrs.db.tables.messages import Source
 from pgqrs.db.triggering import NewRuns
 from pgqrs.db.writes import Ending, StepRecord, Write, Yielding
 from pgqrs.types import RunStatus, StepStatus
+from rig import forks
 
 LEASE = 10
 DONE = Ending(RunStatus.SUCCESS, output="1")
@@ -159,12 +160,13 @@ async def test_a_reaper_that_is_killed_with_its_locks_leaves_the_runs_to_the_nex
     await hands.claim(3)
     clock.advance(LEASE)
 
-    child = os.fork()
-    if child == 0:
-        _reap_and_die(config, clock, hands.queue_ids)
-    _, status = os.waitpid(child, 0)
+    async def reap_and_die():
+        db = await open_driver(config, clock)
+        # The rows are locked, and nothing is committed yet.
+        with faults.injected(faults.at("sql", "end_runs", lambda: os.kill(os.getpid(), signal.SIGKILL))):
+            await claims.end_lost(db, hands.queue_ids, **LOST)
 
-    assert os.WTERMSIG(status) == signal.SIGKILL
+    assert await forks.ended(forks.child(reap_and_die)) == -signal.SIGKILL
     async with asyncio.timeout(20):
         ended = []
         while len(ended) < 3:
@@ -172,21 +174,6 @@ async def test_a_reaper_that_is_killed_with_its_locks_leaves_the_runs_to_the_nex
             ended += await claims.end_lost(hands.db, hands.queue_ids, **LOST)
     assert sorted(ended) == sorted(run_ids)
     assert [await hands.status(each) for each in run_ids] == ["ERROR"] * 3
-
-
-def _reap_and_die(config, clock, queue_ids):
-    """In the forked child: killed when the rows are locked and nothing is committed yet."""
-
-    async def reap():
-        db = await open_driver(config, clock)
-        with faults.injected(faults.at("sql", "end_runs", lambda: os.kill(os.getpid(), signal.SIGKILL))):
-            await claims.end_lost(db, queue_ids, **LOST)
-
-    try:
-        asyncio._set_running_loop(None)
-        asyncio.new_event_loop().run_until_complete(reap())
-    finally:
-        os._exit(1)
 
 
 @pytest.mark.row("B1.10")
@@ -220,29 +207,6 @@ async def flow(live_store):
     return pgqrs.workflow("flow")
 
 
-def worked_by(config, handler, *, lease_seconds=1):
-    """A forked worker; gives its pid. It goes on until it dies."""
-    child = os.fork()
-    if child:
-        return child
-    try:
-        asyncio._set_running_loop(None)
-        asyncio.new_event_loop().run_until_complete(_work(config, handler, lease_seconds))
-    finally:
-        os._exit(0)
-
-
-async def _work(config, handler, lease_seconds):
-    store = await pgqrs.connect_with(config.with_changes(lease_seconds=lease_seconds))
-    worker = await pgqrs.consumer(f"w-{os.getpid()}", 0, "flow").handler(handler).create(store)
-    await worker.poll_forever()
-
-
-async def died(child):
-    _, status = await asyncio.to_thread(os.waitpid, child, 0)
-    return os.waitstatus_to_exitcode(status)
-
-
 def segfault():
     faulthandler.disable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -274,15 +238,15 @@ async def test_a_run_that_kills_its_workers_ends_in_error_and_the_others_do_not(
 
     poison = await flow.trigger(0, max_attempts=3).execute(live_store)
     for _, code in DEATHS.values():
-        assert await died(worked_by(config, handler)) == code
+        assert await forks.ended(forks.worker(config, handler)) == code
     others = await flow.trigger_many([1, 2, 3]).execute(live_store)
-    last = worked_by(config, handler)
+    last = forks.worker(config, handler)
     run = await flow.get_run(poison, live_store)
     with pytest.raises(pgqrs.ExecutionFailed, match="worker_lost"):
         await run.result(30)
     results = [await (await flow.get_run(each, live_store)).result(30) for each in others]
     os.kill(last, signal.SIGKILL)
-    await died(last)
+    await forks.ended(last)
 
     assert (run.status, run.attempt) == ("ERROR", 3)
     assert results == [1, 2, 3]
@@ -303,18 +267,18 @@ async def test_when_all_workers_are_killed_at_once_the_next_ones_go_on(live_stor
         return n
 
     run_ids = await flow.trigger_many(range(8)).execute(live_store)
-    team = [worked_by(config, waits) for _ in range(3)]
+    team = [forks.worker(config, waits) for _ in range(3)]
     async with asyncio.timeout(30):
         while not ready.exists() or len(ready.read_text().split()) < 8:
             await asyncio.sleep(0.01)
     for each in team:
         os.kill(each, signal.SIGKILL)
-        await died(each)
-    team = [worked_by(config, handler) for _ in range(2)]
+        await forks.ended(each)
+    team = [forks.worker(config, handler) for _ in range(2)]
     results = [await (await flow.get_run(each, live_store)).result(30) for each in run_ids]
     for each in team:
         os.kill(each, signal.SIGKILL)
-        await died(each)
+        await forks.ended(each)
 
     assert results == list(range(8))
 

@@ -4,7 +4,6 @@ import asyncio
 import ctypes
 import itertools
 import logging
-import os
 import threading
 import types
 
@@ -19,6 +18,7 @@ from pgqrs.db.triggering import NewRuns
 from pgqrs.db.writes import StepRecord
 from pgqrs.engine.heartbeat import Heartbeat
 from pgqrs.types import StepStatus
+from rig import forks
 
 
 @pytest.fixture
@@ -427,19 +427,12 @@ async def test_a_step_in_a_loop_has_a_number_of_its_own_each_time(store):
 async def test_a_forked_child_is_refused_and_its_parent_goes_on(store):
     await store.create_queue("tasks")
     producer = await store.producer("tasks")
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            asyncio._set_running_loop(None)
-            asyncio.new_event_loop().run_until_complete(producer.enqueue("from the child"))
-        except pgqrs.ConnectionFailed as error:
-            code = 0 if "fork" in str(error) else 2
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
 
-    assert os.waitstatus_to_exitcode(status) == 0
+    async def enqueue():
+        with pytest.raises(pgqrs.ConnectionFailed, match="fork"):
+            await producer.enqueue("from the child")
+
+    assert await forks.ended(forks.child(enqueue)) == 0
     assert await asyncio.wait_for(producer.enqueue("from the parent"), 20)
     assert (await pgqrs.admin(store).queue_metrics("tasks")).ready == 1
 

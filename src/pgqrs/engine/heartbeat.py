@@ -19,6 +19,8 @@ from pgqrs.engine.lag import LAG_SECONDS, LoopWatch
 log = logging.getLogger("pgqrs.worker")
 
 _BEATS_APART_SECONDS = 1.0
+# With short leases it is tried often: an outage is not told each time.
+_COMPLAINTS_APART_SECONDS = 5.0
 
 
 @dataclass(slots=True, eq=False)
@@ -73,6 +75,7 @@ class Heartbeat:
         self._sooner = threading.Event()
         self._asked = threading.Event()
         self._beaten = time.monotonic()
+        self._complained = -math.inf
         self._watch = LoopWatch()
         self._watching: asyncio.TimerHandle | None = None
 
@@ -123,9 +126,13 @@ class Heartbeat:
             self._asked.set()
             self._sooner.set()
 
-    def close(self) -> None:
+    def stop(self) -> None:
+        """Without waiting for it."""
         self._stop.set()
         self._sooner.set()
+
+    def close(self) -> None:
+        self.stop()
         if self._thread is not None:
             self._thread.join()
 
@@ -145,11 +152,16 @@ class Heartbeat:
                             own = await self._connect()
                         await self._beat(own)
                 except Exception as error:  # noqa: BLE001 - a thread that has ended would keep no lease ever again
-                    log.warning("heartbeat failed: %s", str(error) or type(error).__name__)
+                    self._complain(error)
                 self._give_up_what_is_due()
         finally:
             if own is not None and own is not self._db:
                 await own.close()
+
+    def _complain(self, error: Exception) -> None:
+        if time.monotonic() - self._complained >= _COMPLAINTS_APART_SECONDS:
+            self._complained = time.monotonic()
+            log.warning("heartbeat failed: %s", str(error) or type(error).__name__)
 
     def _watch_the_loop(self) -> None:
         """Again and again while something is held."""
