@@ -56,7 +56,8 @@ class Config:
     pool_size: int = _setting("pool_size", 10)
     # 0 for a PgBouncer in transaction mode: nothing is kept on a server connection between transactions.
     statement_cache_size: int = _setting("statement_cache_size", 256)
-    command_timeout_seconds: float = _setting("command_timeout_seconds", 30.0)
+    # A connection whose other end has gone without a word is found out by this alone.
+    command_timeout_seconds: float = _setting("command_timeout_seconds", 12.0)
     # How long a call goes on trying when the database is away, before ConnectionFailed.
     retry_seconds: float = _setting("retry_seconds", 10.0)
     lease_seconds: float = _setting("lease_seconds", 30.0)

@@ -75,7 +75,7 @@ class Dispatcher:
     async def run_forever(self, *, signals: bool = False) -> None:
         """Publishes until `stop`; then lets what is under way finish, and gives back what does not.
 
-        With `signals`, SIGTERM and SIGINT stop it.
+        With `signals`, SIGTERM, SIGINT and SIGHUP stop it.
         """
         made = await self._made()
         db = self._store.database
@@ -84,7 +84,7 @@ class Dispatcher:
         if self._stopping:
             loop.stop()
         running = asyncio.get_running_loop()
-        caught = (signal.SIGTERM, signal.SIGINT) if signals else ()
+        caught = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if signals else ()
         for each in caught:
             running.add_signal_handler(each, self.stop)
         try:

@@ -192,10 +192,10 @@ class Worker:
     async def poll_forever(self, *, signals: bool = False) -> None:
         """Leases and executes runs until `stop`; then drains, and hands back what does not finish in time.
 
-        With `signals`, SIGTERM and SIGINT stop it; a second one hands back at once.
+        With `signals`, SIGTERM, SIGINT and SIGHUP stop it; a second one hands back at once.
         """
         loop = asyncio.get_running_loop()
-        caught = (signal.SIGTERM, signal.SIGINT) if signals else ()
+        caught = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if signals else ()
         for each in caught:
             loop.add_signal_handler(each, self._on_signal)
         try:
@@ -213,6 +213,15 @@ class Worker:
     def hand_back(self) -> None:
         """Stops at once: what is running is handed back, its attempt not counted."""
         self._loop.hand_back()
+
+    @property
+    def seconds_since_claim(self) -> float:
+        """For a liveness probe: how long ago it asked for runs and was answered; 0 while it has as many as it may.
+
+        A healthy idle worker asks at least every ten poll intervals. Heartbeats prove less: they have a thread of
+        their own, which goes on when the worker does not.
+        """
+        return self._loop.seconds_since_claim
 
     async def run_until_idle(self) -> None:
         """Executes what is due now and returns when nothing is: for tests and scripts."""

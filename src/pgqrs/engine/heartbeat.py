@@ -14,11 +14,13 @@ from pgqrs.config import Config
 from pgqrs.db.driver import Driver
 from pgqrs.db.drivers import open_driver
 from pgqrs.db.tables import messages, workers
-from pgqrs.errors import PgqrsError
+from pgqrs.engine.lag import LAG_SECONDS, LoopWatch
 
 log = logging.getLogger("pgqrs.worker")
 
 _BEATS_APART_SECONDS = 1.0
+# With short leases it is tried often: an outage is not told each time.
+_COMPLAINTS_APART_SECONDS = 5.0
 
 
 @dataclass(slots=True, eq=False)
@@ -73,6 +75,9 @@ class Heartbeat:
         self._sooner = threading.Event()
         self._asked = threading.Event()
         self._beaten = time.monotonic()
+        self._complained = -math.inf
+        self._watch = LoopWatch()
+        self._watching: asyncio.TimerHandle | None = None
 
     def hold(
         self,
@@ -126,9 +131,13 @@ class Heartbeat:
             self._asked.set()
             self._sooner.set()
 
-    def close(self) -> None:
+    def stop(self) -> None:
+        """Without waiting for it."""
         self._stop.set()
         self._sooner.set()
+
+    def close(self) -> None:
+        self.stop()
         if self._thread is not None:
             self._thread.join()
 
@@ -140,20 +149,31 @@ class Heartbeat:
         own: Driver | None = None
         try:
             while not await asyncio.to_thread(self._wait):
+                if self._watching is None:
+                    self._watch_the_loop()
                 try:
                     async with asyncio.timeout(self._patience()):
                         if own is None:
                             own = await self._connect()
                         await self._beat(own)
-                except (PgqrsError, TimeoutError, OSError) as error:
-                    log.warning("heartbeat failed: %s", str(error) or type(error).__name__)
-                except Exception:
-                    # A thread that has died would lose every lease from now on, and nobody would be told.
-                    log.exception("heartbeat failed")
+                except Exception as error:  # noqa: BLE001 - a thread that has ended would keep no lease ever again
+                    self._complain(error)
                 self._give_up_what_is_due()
         finally:
             if own is not None and own is not self._db:
                 await own.close()
+
+    def _complain(self, error: Exception) -> None:
+        if time.monotonic() - self._complained >= _COMPLAINTS_APART_SECONDS:
+            self._complained = time.monotonic()
+            log.warning("heartbeat failed: %s", str(error) or type(error).__name__)
+
+    def _watch_the_loop(self) -> None:
+        """Again and again while something is held."""
+        self._watching = None
+        if self._held:
+            self._watch.look()
+            self._watching = asyncio.get_running_loop().call_later(LAG_SECONDS, self._watch_the_loop)
 
     def _patience(self) -> float:
         """A third of a lease, but no longer than until the first lease must be given up."""

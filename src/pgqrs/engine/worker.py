@@ -39,6 +39,9 @@ _LOST_EVERY_SECONDS = 1.0
 _LOOKS_AFTER_INTERVALS = 10
 # How often a worker that serves prefixes looks for new workflows when no hint tells it.
 _REFRESH_SECONDS = 5.0
+# How long a worker that ends waits for a database that does not answer, on the way out of its loop and once more for
+# handing back; then leases do the rest. Those who stop processes are not patient: docker waits for ten seconds.
+_FAREWELL_SECONDS = 3.0
 _WORKER_LOST = {
     "error": encode({"type": "WorkerLost", "message": "its worker was lost in every attempt"}),
     "last_error": "worker_lost",
@@ -65,11 +68,13 @@ class WorkerLoop:
         self._config = config
         self._grace_seconds = grace_seconds
         self._stopping = asyncio.Event()
+        self._told_to_stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._cutting = asyncio.Event()
         self._slots = Slots(concurrency, execute=self._execute, freed=self._on_freed)
         self._freed = asyncio.Event()
         self._bell: Subscription | None = None
         self._looked_for_lost = 0.0
+        self._answered_at = time.monotonic()
         self._heartbeat = Heartbeat(db, config, worker_id=worker_id, lease_seconds=config.lease_seconds)
         self._committer = Committer(db, served=lambda: self.service.queue_ids)
         self._executor = Executor(db, config, self._committer, self._heartbeat)
@@ -80,6 +85,8 @@ class WorkerLoop:
     def stop(self) -> None:
         """No more leases; `run` returns when what is running is done, or the grace time is over. Idempotent."""
         self._stopping.set()
+        if not self._told_to_stop.done():
+            self._told_to_stop.set_result(None)
         self._freed.set()
         if self._bell is not None:
             self._bell.ring()
@@ -93,22 +100,49 @@ class WorkerLoop:
     def is_stopping(self) -> bool:
         return self._stopping.is_set()
 
+    @property
+    def seconds_since_claim(self) -> float:
+        """Since it asked for runs and was answered; 0 while it has as many as it may."""
+        return 0.0 if len(self._slots.running) >= self._slots.size else time.monotonic() - self._answered_at
+
     async def run(self) -> None:
         """Until `stop`. A cancelled worker hands back what it holds, too."""
         roles = [asyncio.create_task(role.run(), name=f"pgqrs-{role.name}") for role in self._roles]
         self._db.hints.watchers.append(self._heartbeat.heard)
         try:
-            while not self._stopping.is_set():
-                await self._serve()
+            await self._serve_until_stopped()
             await self._drain(self._grace_seconds)
         finally:
             self._db.hints.watchers.remove(self._heartbeat.heard)
             for role in self._roles:
                 role.stop()
-            await self._hand_back_the_rest()
-            await _end(roles)
-            await asyncio.to_thread(self._heartbeat.close)
-            await _quietly(workers.stop(self._db, self.worker_id))
+            if not await _within(_FAREWELL_SECONDS, asyncio.ensure_future(self._say_goodbye(roles))):
+                log.warning("the database does not answer: what could not be handed back comes back with its lease")
+                self._heartbeat.stop()
+                for task in roles:
+                    task.cancel()
+                await asyncio.gather(*roles, return_exceptions=True)
+
+    async def _say_goodbye(self, roles: Sequence[asyncio.Task[None]]) -> None:
+        await self._hand_back_the_rest()
+        await asyncio.gather(*roles, return_exceptions=True)
+        await asyncio.to_thread(self._heartbeat.close)
+        await _quietly(workers.stop(self._db, self.worker_id))
+
+    async def _serve_until_stopped(self) -> None:
+        """A call that goes on asking a database that is away does not keep the worker from ending."""
+        serving = asyncio.ensure_future(self._serve_forever())
+        try:
+            await asyncio.wait([serving, self._told_to_stop], return_when=asyncio.FIRST_COMPLETED)
+            if await _within(_FAREWELL_SECONDS, serving):
+                serving.result()
+        finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+
+    async def _serve_forever(self) -> None:
+        while not self._stopping.is_set():
+            await self._serve()
 
     async def _serve(self) -> None:
         """Until `stop`, or until there are other queues to listen to."""
@@ -203,9 +237,11 @@ class WorkerLoop:
         try:
             claimed = await asyncio.shield(claiming)
         except asyncio.CancelledError:
-            # What is leased must be known, or nobody hands it back.
-            self._take(await claiming, since=since)
+            # What is leased must be known, or nobody hands it back; unless the database does not say.
+            if await _within(_FAREWELL_SECONDS, claiming):
+                self._take(claiming.result(), since=since)
             raise
+        self._answered_at = time.monotonic()
         # Less than asked for: there was no more, unless a workflow's own limit stood in the way.
         limited = len(sources) < len(self.service.queue_ids) or any(source.most < wanted for source in sources)
         self._slots.more_is_likely = limited or len(claimed) >= wanted
@@ -299,13 +335,14 @@ class WorkerLoop:
             self._db.hints.announce(self.service.queue_ids)
 
 
-async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Waits for roles that were told to stop; one that hangs in the database does not hold up the others' end."""
-    if tasks:
-        _, late = await asyncio.wait(tasks, timeout=5)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+async def _within(seconds: float, task: asyncio.Future[Any]) -> bool:
+    """True when it ends in time; else it is cancelled."""
+    await asyncio.wait([task], timeout=seconds)
+    if task.done():
+        return True
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return False
 
 
 async def _quietly(call: object) -> None:

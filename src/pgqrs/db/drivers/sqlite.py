@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import queue
 import sqlite3
@@ -28,6 +29,7 @@ from pgqrs.errors import ConnectionFailed, PgqrsError
 from pgqrs.journal import Journal
 
 T = TypeVar("T")
+log = logging.getLogger("pgqrs.db")
 DIALECT = Dialect("sqlite")
 
 # One commit takes what has gathered, but no more than this: beyond it the first caller waits for the last.
@@ -36,6 +38,8 @@ MOST_SECONDS_PER_COMMIT = 0.02
 # Another process may hold the file for as long as its own commits take; past this something is wrong there.
 BUSY_SECONDS = 60.0
 READERS = 2
+# Beyond this the write-ahead log is cut down as soon as nobody reads from it; if it grows on, somebody does.
+LARGEST_LOG_BYTES = 64 * 1024 * 1024
 # RETURNING needs 3.35.
 OLDEST_SQLITE = (3, 35, 0)
 
@@ -124,6 +128,7 @@ class SQLiteDriver:
         self._closed = False
         self._gate = threading.Lock()
         self._files: dict[str, int] = {}
+        self._log_is_large = False
         self.hints = Hints() if self.in_memory else self._shared_hints(path)
         self._watcher = DataVersionWatcher(self._connect, self.hints)
         if self.several_processes and not self.in_memory:
@@ -206,7 +211,7 @@ class SQLiteDriver:
                     "put the file on a local disk that this process may write to"
                 )
         # FULL: with NORMAL a power cut loses commits that were acknowledged.
-        for pragma in ("synchronous = full", "foreign_keys = on", "journal_size_limit = 67108864"):
+        for pragma in ("synchronous = full", "foreign_keys = on", f"journal_size_limit = {LARGEST_LOG_BYTES}"):
             self._pragma(connection, pragma)
         if self._pragma(connection, "foreign_keys") != 1 or self._pragma(connection, "synchronous") != 2:
             raise ConnectionFailed(f"{self.library} did not take foreign_keys=on and synchronous=full")
@@ -345,11 +350,13 @@ class SQLiteDriver:
         """A file that was removed or replaced goes on taking commits that nobody will ever read."""
         if self.in_memory:
             return
+        size = 0
         for path in (self.path, f"{self.path}-wal"):
             try:
-                inode = Path(path).stat().st_ino
+                found = Path(path).stat()
+                inode, size = found.st_ino, found.st_size
             except FileNotFoundError:
-                inode = 0
+                inode = size = 0
             if self._files.setdefault(path, inode) != inode:
                 if not self._files[path]:
                     self._files[path] = inode
@@ -357,6 +364,14 @@ class SQLiteDriver:
                 raise ConnectionFailed(
                     f"{path!r} was removed or replaced while it was in use; nothing of this call was written; "
                     "put it back from a backup if need be, and connect again"
+                )
+        if (size > LARGEST_LOG_BYTES) != self._log_is_large:
+            self._log_is_large = not self._log_is_large
+            if self._log_is_large:
+                log.warning(
+                    "%s-wal has %.0f MB: a connection with a long transaction keeps it from being emptied",
+                    self.path,
+                    size / 2**20,
                 )
 
     def _run_in_savepoint(self, session: Session, job: Job) -> None:

@@ -1,0 +1,62 @@
+"""Notices when a handler blocks the event loop, and names the step: seen from another thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+from contextlib import suppress
+from types import FrameType
+
+from pgqrs.engine.branches import Place
+
+log = logging.getLogger("pgqrs.worker")
+
+# How long the loop may take for a sign of life. Heartbeats go on meanwhile, but everything else in the process waits.
+LAG_SECONDS = 0.25
+
+
+class LoopWatch:
+    """Asks the loop that it was made on for a sign of life, each time somebody calls `look`.
+
+    Handlers pay nothing for it: which step it is stands in the frames of the blocked thread.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._answered = True
+        self._complained = False
+
+    def look(self) -> None:
+        """From another thread, every LAG_SECONDS. Complains once for each time that the loop is blocked."""
+        if self._answered:
+            self._answered = self._complained = False
+            # A closed loop raises: nobody is left to block it.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._answer)
+        elif not self._complained:
+            self._complained = True
+            if who := _named(sys._current_frames().get(self._thread)):  # noqa: SLF001 - public, but for its name
+                log.warning(
+                    "%s has blocked the event loop for %.2f s or longer: every other run of this process waits; "
+                    "use a plain function, which runs in a thread, or await",
+                    who,
+                    LAG_SECONDS,
+                )
+
+    def _answer(self) -> None:
+        self._answered = True
+
+
+def _named(frame: FrameType | None) -> str | None:
+    """The step, or else the handler, that this thread is in."""
+    while frame is not None:
+        # Only there: the locals of users' functions are none of our business.
+        if frame.f_code.co_name == "_attempt" and isinstance(place := frame.f_locals.get("place"), Place):
+            return f"step {place.step_id!r} of run {frame.f_locals['self'].run_id}"
+        if frame.f_code.co_name == "_run" and (execution := frame.f_locals.get("execution")) is not None:
+            return f"the handler of run {execution.claim.run_id}"
+        frame = frame.f_back
+    return None

@@ -1,0 +1,315 @@
+"""B1: workers that die, and those that were only thought dead."""
+
+import asyncio
+import ctypes
+import faulthandler
+import os
+import resource
+import signal
+
+import pytest
+
+import pgqrs
+from pgqrs import faults
+from pgqrs.db import claims, settling, triggering
+from pgqrs.db.drivers import open_driver
+from pgqrs.db.history import Emission
+from pgqrs.db.queries import Query
+from pgqrs.db.tables import workers, workflows
+from pgqrs.db.tables.messages import Source
+from pgqrs.db.triggering import NewRuns
+from pgqrs.db.writes import Ending, StepRecord, Write, Yielding
+from pgqrs.types import RunStatus, StepStatus
+from rig import forks
+
+LEASE = 10
+DONE = Ending(RunStatus.SUCCESS, output="1")
+STEP = StepRecord("stale", 0, StepStatus.SUCCESS, output="1")
+LOST = {"error": '{"type": "WorkerLost"}', "last_error": "worker_lost"}
+
+
+class Hands:
+    """A workflow, and a worker that does by hand what the engine would do."""
+
+    def __init__(self, store):
+        self.store, self.db = store, store.database
+        self.flow = pgqrs.workflow("flow")
+
+    async def begin(self):
+        self.workflow = await workflows.create(self.db, "flow")
+        self.queue_ids = [self.workflow.queue_id]
+        self.worker_id = await workers.register(
+            self.db, queue_id=self.workflow.queue_id, name="w", port=0, info={"pid": 1}
+        )
+        return self
+
+    async def trigger(self, count=1, **options):
+        new = NewRuns(self.workflow.workflow_id, self.workflow.queue_id, ["null"] * count, **options)
+        return await triggering.trigger(self.db, new)
+
+    async def claim(self, batch=1):
+        source = Source(self.workflow.queue_id, LEASE)
+        return await claims.claim(self.db, [source], worker_id=self.worker_id, batch=batch)
+
+    async def status(self, run_id):
+        return (await self.flow.get_run(run_id, self.store)).status
+
+    async def rows(self):
+        tables = ("workflow_runs", "messages", "workflow_steps", "signals", "workflow_events", "outbox_events")
+        return {
+            table: [tuple(row) for row in await self.db.fetch(Query(table, f"select * from pgqrs_{table}"))]
+            for table in tables
+        }
+
+
+@pytest.fixture
+async def hands(store):
+    return await Hands(store).begin()
+
+
+@pytest.mark.row("B1.5")
+async def test_a_worker_that_takes_its_own_run_again_is_fenced_from_its_first_try(hands, clock):
+    [run_id] = await hands.trigger()
+    [first] = await hands.claim()
+    clock.advance(LEASE)
+    [second] = await hands.claim()
+    assert (first.run_id, second.run_id) == (run_id, run_id)
+
+    assert first.fence != second.fence
+    assert await settling.commit(hands.db, [Write(first.fence, (STEP,), DONE)]) == set()
+    assert await settling.commit(hands.db, [Write(second.fence, (), DONE)]) == {second.fence}
+    assert await hands.flow.steps(run_id, hands.store) == []
+
+
+async def emits(hands, fence):
+    emission = Emission(fence[0], "order.shipped", "1")
+    assert await settling.commit(hands.db, [Write(fence, (STEP,), None, (emission,))]) == set()
+
+
+async def transacts(hands, fence):
+    async def work(transaction):
+        raise AssertionError("it must not even begin")
+
+    assert await claims.transact(hands.db, fence, STEP, work) is None
+
+
+async def shows_progress(hands, fence):
+    await claims.show_progress(hands.db, fence, text='{"done": 1}')
+
+
+async def retries(hands, fence):
+    again = Yielding(RunStatus.RUNNING, delay=1, count_attempt=True)
+    assert await settling.commit(hands.db, [Write(fence, (), again)]) == set()
+
+
+async def sleeps(hands, fence):
+    asleep = Yielding(RunStatus.PAUSED, delay=60, waiting_for="sleep")
+    assert await settling.commit(hands.db, [Write(fence, (STEP,), asleep)]) == set()
+
+
+async def hands_back(hands, fence):
+    # What a worker does with a run that was cancelled, or that it has no time for.
+    assert await settling.commit(hands.db, [Write(fence, (), Yielding(RunStatus.PENDING))]) == set()
+
+
+async def takes_a_signal(hands, fence):
+    assert await claims.take_signal(hands.db, fence, STEP, name="go") == (False, None)
+
+
+async def spawns(hands, fence):
+    new = NewRuns(hands.workflow.workflow_id, hands.workflow.queue_id, ["null"], parent_run_id=fence[0])
+    assert await claims.spawn(hands.db, fence, STEP, new) is None
+
+
+VERBS = [emits, transacts, shows_progress, retries, sleeps, hands_back, takes_a_signal, spawns]
+
+
+@pytest.mark.row("B1.7")
+@pytest.mark.parametrize("verb", VERBS, ids=lambda each: each.__name__)
+async def test_whatever_a_zombie_tries_is_refused(hands, clock, verb):
+    [run_id] = await hands.trigger()
+    [zombie] = await hands.claim()
+    await hands.flow.signal(run_id, hands.store, "go", 1)
+    clock.advance(LEASE)
+    await hands.claim()
+    before = await hands.rows()
+
+    await verb(hands, zombie.fence)
+
+    assert await hands.rows() == before
+
+
+@pytest.mark.row("B1.8")
+async def test_a_run_that_ends_between_the_reapers_look_and_its_write_is_left_alone(hands, clock):
+    [run_id] = await hands.trigger(max_attempts=1)
+    [owner] = await hands.claim()
+    clock.advance(LEASE)
+
+    assert await claims.some_are_lost(hands.db, hands.queue_ids)
+    assert await settling.commit(hands.db, [Write(owner.fence, (), DONE)]) == {owner.fence}
+    ended = await claims.end_lost(hands.db, hands.queue_ids, **LOST)
+
+    assert ended == []
+    assert await hands.status(run_id) == "SUCCESS"
+
+
+@pytest.mark.row("B1.9")
+@pytest.mark.several_processes
+async def test_a_reaper_that_is_killed_with_its_locks_leaves_the_runs_to_the_next(hands, clock, config):
+    run_ids = await hands.trigger(3, max_attempts=1)
+    await hands.claim(3)
+    clock.advance(LEASE)
+
+    async def reap_and_die():
+        db = await open_driver(config, clock)
+        # The rows are locked, and nothing is committed yet.
+        with faults.injected(faults.at("sql", "end_runs", lambda: os.kill(os.getpid(), signal.SIGKILL))):
+            await claims.end_lost(db, hands.queue_ids, **LOST)
+
+    assert await forks.ended(forks.child(reap_and_die)) == -signal.SIGKILL
+    async with asyncio.timeout(20):
+        ended = []
+        while len(ended) < 3:
+            # PostgreSQL needs a moment to notice that its client is gone.
+            ended += await claims.end_lost(hands.db, hands.queue_ids, **LOST)
+    assert sorted(ended) == sorted(run_ids)
+    assert [await hands.status(each) for each in run_ids] == ["ERROR"] * 3
+
+
+@pytest.mark.row("B1.10")
+@pytest.mark.backends("postgres")
+async def test_lost_runs_that_cannot_be_had_do_not_hide_the_others(hands, clock, config):
+    import asyncpg
+
+    run_ids = await hands.trigger(250, max_attempts=1)
+    await hands.claim(250)
+    clock.advance(LEASE)
+    # More than one look takes, and the oldest of all: held by somebody's open transaction.
+    stuck = run_ids[:150]
+    connection = await asyncpg.connect(config.dsn)
+    async with connection.transaction():
+        await connection.execute(
+            f'select 1 from "{config.schema}".pgqrs_messages where run_id = any($1::bigint[]) for update', stuck
+        )
+        ended = await claims.end_lost(hands.db, hands.queue_ids, **LOST)
+        assert not set(ended) & set(stuck)
+        assert len(ended) == 100
+    await connection.close()
+
+    while more := await claims.end_lost(hands.db, hands.queue_ids, **LOST):
+        ended += more
+    assert sorted(ended) == sorted(run_ids)
+
+
+@pytest.fixture
+async def flow(live_store):
+    await live_store.create_workflow("flow")
+    return pgqrs.workflow("flow")
+
+
+def segfault():
+    faulthandler.disable()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    ctypes.string_at(0)
+
+
+def out_of_memory():
+    # What the kernel does to whoever has taken the last of it.
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+DEATHS = {1: (lambda: os._exit(3), 3), 2: (segfault, -signal.SIGSEGV), 3: (out_of_memory, -signal.SIGKILL)}
+
+
+@pytest.mark.row("B1.3", "B1.13", "B1.14")
+@pytest.mark.several_processes
+async def test_a_run_that_kills_its_workers_ends_in_error_and_the_others_do_not(live_store, flow, config, tmp_path):
+    keys = tmp_path / "keys"
+
+    async def handler(ctx, n: int):
+        if n == 0:
+            with keys.open("a") as file:
+                file.write(f"{ctx.attempt} {ctx.idempotency_key}\n")
+            await ctx.step("die", die, ctx.attempt)
+        return n
+
+    async def die(attempt):
+        DEATHS[attempt][0]()
+
+    poison = await flow.trigger(0, max_attempts=3).execute(live_store)
+    for _, code in DEATHS.values():
+        assert await forks.ended(forks.worker(config, handler)) == code
+    others = await flow.trigger_many([1, 2, 3]).execute(live_store)
+    last = forks.worker(config, handler)
+    run = await flow.get_run(poison, live_store)
+    with pytest.raises(pgqrs.ExecutionFailed, match="worker_lost"):
+        await run.result(30)
+    results = [await (await flow.get_run(each, live_store)).result(30) for each in others]
+    os.kill(last, signal.SIGKILL)
+    await forks.ended(last)
+
+    assert (run.status, run.attempt) == ("ERROR", 3)
+    assert results == [1, 2, 3]
+    assert keys.read_text().splitlines() == [f"{attempt} run-{poison}" for attempt in (1, 2, 3)]
+
+
+@pytest.mark.row("B1.12")
+@pytest.mark.several_processes
+async def test_when_all_workers_are_killed_at_once_the_next_ones_go_on(live_store, flow, config, tmp_path):
+    ready = tmp_path / "begun"
+
+    async def waits(ctx, n: int):
+        with ready.open("a") as file:
+            file.write(f"{n}\n")
+        await asyncio.Event().wait()
+
+    async def handler(ctx, n: int):
+        return n
+
+    run_ids = await flow.trigger_many(range(8)).execute(live_store)
+    team = [forks.worker(config, waits) for _ in range(3)]
+    async with asyncio.timeout(30):
+        while not ready.exists() or len(ready.read_text().split()) < 8:
+            await asyncio.sleep(0.01)
+    for each in team:
+        os.kill(each, signal.SIGKILL)
+        await forks.ended(each)
+    team = [forks.worker(config, handler) for _ in range(2)]
+    results = [await (await flow.get_run(each, live_store)).result(30) for each in run_ids]
+    for each in team:
+        os.kill(each, signal.SIGKILL)
+        await forks.ended(each)
+
+    assert results == list(range(8))
+
+
+async def returns_it(ctx, value):
+    return value
+
+
+async def step_returns_it(ctx, value):
+    return await ctx.step("make", lambda: value)
+
+
+@pytest.mark.row("B1.16", "B7.7")
+@pytest.mark.parametrize("value", [object(), "x" * 3_000_000], ids=["unknown", "too large"])
+@pytest.mark.parametrize("where", [returns_it, step_returns_it], ids=["result", "step"])
+async def test_a_result_that_cannot_be_stored_fails_its_run_at_once_and_no_other(store, where, value):
+    await store.create_workflow("flow")
+    flow = pgqrs.workflow("flow")
+
+    async def handler(ctx, n: int):
+        return await where(ctx, value if n == 0 else n)
+
+    bad, good = await flow.trigger_many([0, 1]).execute(store)
+    worker = await pgqrs.consumer("w", 0, "flow").handler(handler).create(store)
+    await worker.run_until_idle()
+    await worker.close()
+    failed = await flow.get_run(bad, store)
+
+    assert failed.status == "ERROR"
+    assert failed.last_error.startswith(("SerializationError: $", "PayloadTooLarge: $"))
+    assert (await flow.get_run(good, store)).output() == 1
+    assert await store.database.fetch(Query("left", "select 1 from pgqrs_messages")) == []
+    if where is step_returns_it:
+        assert [step.status for step in await failed.steps()] == ["ERROR"]
