@@ -1,193 +1,72 @@
 """Durable workflows and queues on the database you already have."""
 
-from pgqrs.api.admin import Admin, admin
-from pgqrs.api.connect import connect, connect_with
-from pgqrs.api.consumer import Consumer
-from pgqrs.api.dispatcher import Dispatcher, dispatcher
-from pgqrs.api.message import Message
-from pgqrs.api.metrics import workflow_metrics
-from pgqrs.api.producer import Producer
-from pgqrs.api.retention import Retention, retention
-from pgqrs.api.run import Run
-from pgqrs.api.schedules import Schedules, schedules
-from pgqrs.api.store import Store
-from pgqrs.api.using import using
-from pgqrs.api.worker import Worker, consumer, poll_all, worker
-from pgqrs.api.workflow import Workflow, discover_workflows, step, workflow
-from pgqrs.api.workflow import workflow as workflow_decorator
-from pgqrs.clock import Clock, DatabaseClock, ManualClock
-from pgqrs.config import Config
-from pgqrs.engine.context import Context as PyWorkflow
-from pgqrs.engine.publishers.http import HttpPublisher
-from pgqrs.engine.publishers.notify import NotifyPublisher
-from pgqrs.engine.publishers.plain import CallablePublisher
-from pgqrs.engine.publishers.signature import verify_signature
-from pgqrs.engine.routes import Publisher
-from pgqrs.errors import (
-    AlreadyCompleted,
-    ConfigError,
-    ConnectionFailed,
-    ExecutionFailed,
-    IdempotencyConflict,
-    InvalidTransition,
-    LeaseLost,
-    NoActiveWorker,
-    NonDeterminism,
-    NotFound,
-    PauseError,
-    PayloadTooLarge,
-    PermanentError,
-    PgqrsError,
-    PublishFailed,
-    QueueNotFound,
-    RunCancelled,
-    RunDeleted,
-    RunNotFound,
-    ScheduleNotFound,
-    SchemaMismatch,
-    SchemaNotInstalled,
-    SerializationError,
-    StepFailed,
-    TransientError,
-    WaitTimeout,
-    WorkflowNotFound,
-)
-from pgqrs.filters import RunFilter
-from pgqrs.reports import (
-    BulkReason,
-    BulkResult,
-    CappedCount,
-    FailureGroup,
-    InvariantReport,
-    LiveRuns,
-    OutboxCounts,
-    OutboxStats,
-    QueueDepth,
-    QueueMetrics,
-    RetentionPolicy,
-    RetentionReport,
-    ScheduleStats,
-    StoreStats,
-    Unjudged,
-    Violation,
-    Why,
-    WorkerHealth,
-    WorkflowMetrics,
-)
-from pgqrs.retry import RetryPolicy
-from pgqrs.types import (
-    DeadLetter,
-    Event,
-    OutboxEvent,
-    RunStatus,
-    RunSummary,
-    Schedule,
-    ScheduleSlot,
-    SlotState,
-    Step,
-    StepStatus,
-    WorkerInfo,
-    WorkerStatus,
-)
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Admin",
-    "AlreadyCompleted",
-    "BulkReason",
-    "BulkResult",
-    "CallablePublisher",
-    "CappedCount",
-    "Clock",
-    "Config",
-    "ConfigError",
-    "ConnectionFailed",
-    "Consumer",
-    "DatabaseClock",
-    "DeadLetter",
-    "Dispatcher",
-    "Event",
-    "ExecutionFailed",
-    "FailureGroup",
-    "HttpPublisher",
-    "IdempotencyConflict",
-    "InvalidTransition",
-    "InvariantReport",
-    "LeaseLost",
-    "LiveRuns",
-    "ManualClock",
-    "Message",
-    "NoActiveWorker",
-    "NonDeterminism",
-    "NotFound",
-    "NotifyPublisher",
-    "OutboxCounts",
-    "OutboxEvent",
-    "OutboxStats",
-    "PauseError",
-    "PayloadTooLarge",
-    "PermanentError",
-    "PgqrsError",
-    "Producer",
-    "PublishFailed",
-    "Publisher",
-    "PyWorkflow",
-    "QueueDepth",
-    "QueueMetrics",
-    "QueueNotFound",
-    "Retention",
-    "RetentionPolicy",
-    "RetentionReport",
-    "RetryPolicy",
-    "Run",
-    "RunCancelled",
-    "RunDeleted",
-    "RunFilter",
-    "RunNotFound",
-    "RunStatus",
-    "RunSummary",
-    "Schedule",
-    "ScheduleNotFound",
-    "ScheduleSlot",
-    "ScheduleStats",
-    "Schedules",
-    "SchemaMismatch",
-    "SchemaNotInstalled",
-    "SerializationError",
-    "SlotState",
-    "Step",
-    "StepFailed",
-    "StepStatus",
-    "Store",
-    "StoreStats",
-    "TransientError",
-    "Unjudged",
-    "Violation",
-    "WaitTimeout",
-    "Why",
-    "Worker",
-    "WorkerHealth",
-    "WorkerInfo",
-    "WorkerStatus",
-    "Workflow",
-    "WorkflowMetrics",
-    "WorkflowNotFound",
-    "__version__",
-    "admin",
-    "connect",
-    "connect_with",
-    "consumer",
-    "discover_workflows",
-    "dispatcher",
-    "poll_all",
-    "retention",
-    "schedules",
-    "step",
-    "using",
-    "verify_signature",
-    "worker",
-    "workflow",
-    "workflow_decorator",
-    "workflow_metrics",
-]
+# A name's module is imported when the name is first asked for: a command that prints its help, or a test run that
+# never uses us, does not pay for the whole engine. Type checkers read __init__.pyi; a test compares the two.
+_HOMES = {
+    "api.admin": "Admin admin",
+    "api.connect": "connect connect_with",
+    "api.consumer": "Consumer",
+    "api.dispatcher": "Dispatcher dispatcher",
+    "api.message": "Message",
+    "api.metrics": "workflow_metrics",
+    "api.producer": "Producer",
+    "api.retention": "Retention retention",
+    "api.run": "Run",
+    "api.schedules": "Schedules schedules",
+    "api.store": "Store",
+    "api.using": "using",
+    "api.worker": "Worker consumer poll_all worker",
+    "api.workflow": "Workflow discover_workflows step workflow workflow=workflow_decorator",
+    "clock": "Clock DatabaseClock ManualClock",
+    "config": "Config",
+    "engine.context": "Context=PyWorkflow",
+    "engine.publishers.http": "HttpPublisher",
+    "engine.publishers.notify": "NotifyPublisher",
+    "engine.publishers.plain": "CallablePublisher",
+    "engine.publishers.signature": "verify_signature",
+    "engine.routes": "Publisher",
+    "errors": """
+        AlreadyCompleted ConfigError ConnectionFailed ExecutionFailed IdempotencyConflict InvalidTransition
+        LeaseLost NoActiveWorker NonDeterminism NotFound PauseError PayloadTooLarge PermanentError
+        PgqrsError PublishFailed QueueNotFound RunCancelled RunDeleted RunNotFound ScheduleNotFound
+        SchemaMismatch SchemaNotInstalled SerializationError StepFailed TransientError WaitTimeout
+        WorkflowNotFound
+    """,
+    "filters": "RunFilter",
+    "reports": """
+        BulkReason BulkResult CappedCount FailureGroup InvariantReport LiveRuns OutboxCounts OutboxStats
+        QueueDepth QueueMetrics RetentionPolicy RetentionReport ScheduleStats StoreStats Unjudged Violation
+        Why WorkerHealth WorkflowMetrics
+    """,
+    "retry": "RetryPolicy",
+    "types": """
+        DeadLetter Event OutboxEvent RunStatus RunSummary Schedule ScheduleSlot SlotState Step StepStatus
+        WorkerInfo WorkerStatus
+    """,
+}
+# `Context=PyWorkflow`: known outside by another name.
+_NAMES = {
+    known: (f"{__name__}.{home}", name)
+    for home, names in _HOMES.items()
+    for name, _, other in (each.partition("=") for each in names.split())
+    for known in (other or name,)
+}
+
+__all__ = ["__version__", *sorted(_NAMES)]  # noqa: PLE0604 - they are strings
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home, attribute = _NAMES[name]
+    value = globals()[name] = getattr(import_module(home), attribute)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,5 +1,10 @@
 """The public API is what this list says; a change of it is a decision, not an accident."""
 
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
 import pgqrs
 
 NAMES = """
@@ -26,8 +31,34 @@ def test_every_public_name_is_there():
     assert all(hasattr(pgqrs, name) for name in pgqrs.__all__)
 
 
+def test_type_checkers_see_the_same_names_in_the_same_places():
+    stub = ast.parse(Path(pgqrs.__file__).with_suffix(".pyi").read_text())
+    imported = {
+        alias.asname or alias.name: (node.module, alias.name)
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    [listed] = [ast.literal_eval(node.value) for node in stub.body if isinstance(node, ast.Assign)]
+
+    assert imported == pgqrs._NAMES
+    assert sorted(listed) == sorted(pgqrs.__all__)
+
+
+def test_importing_it_imports_no_engine():
+    asked = "import sys, pgqrs; print(sorted(name for name in sys.modules if name.startswith('pgqrs.')))"
+
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"
+
+
 def test_every_error_is_a_pgqrs_error():
-    errors = [value for value in vars(pgqrs).values() if isinstance(value, type) and issubclass(value, Exception)]
+    errors = [
+        value
+        for value in (getattr(pgqrs, name) for name in pgqrs.__all__)
+        if isinstance(value, type) and issubclass(value, Exception)
+    ]
 
     assert len(errors) > 20
     assert all(issubclass(error, pgqrs.PgqrsError) for error in errors)
