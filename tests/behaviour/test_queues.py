@@ -168,3 +168,14 @@ async def test_a_consumer_finds_its_queue_again_after_it_was_made_anew(store, mo
     await (await store.producer("tasks")).enqueue("hello")
 
     assert [m.payload for m in await consumer.dequeue()] == ["hello"]
+
+
+async def test_nobody_takes_messages_out_of_a_workflows_queue_but_its_workers(store):
+    await store.create_workflow("flow")
+    await pgqrs.workflow("flow").trigger().execute(store)
+
+    with pytest.raises(pgqrs.InvalidTransition, match="belongs to workflow 'flow'; its messages are its runs"):
+        await pgqrs.admin(store).purge("flow")
+    with pytest.raises(pgqrs.InvalidTransition, match="belongs to workflow"):
+        await store.consumer("flow")
+    assert await pgqrs.admin(store).purge("flow", archived=True) == 0

@@ -9,6 +9,9 @@ from pgqrs.api import search as verbs
 from pgqrs.db import search
 from rig.history import PastRun, write
 
+# Runs that were made up: nobody executed them, and they have no messages.
+pytestmark = pytest.mark.breaks("I1", "I4", "I8", "I12")
+
 
 @pytest.fixture
 async def flow(store):

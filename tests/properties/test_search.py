@@ -11,6 +11,9 @@ from pgqrs.db import search
 from pgqrs.filters import RunFilter
 from rig.history import random_past, text, write
 
+# Runs that were made up: nobody executed them, and they have no messages.
+pytestmark = pytest.mark.breaks("I1", "I4", "I8", "I12")
+
 SEEDS = range(4)
 
 

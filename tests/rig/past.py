@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+
 import pgqrs
 from pgqrs.db.queries import Query
 from pgqrs.db.tables import queues, workflows
@@ -11,18 +13,22 @@ DAY = 86400.0
 _RUN = Query(
     "past_run",
     """
-insert into pgqrs_workflow_runs (workflow_id, status, created_at, updated_at, completed_at, max_attempts, parent_run_id,
-    deleted_at, worker_id)
-values (:workflow_id, cast(:status as text), {after -:age}, {after -:age},
-    case when cast(:status as text) in ('SUCCESS', 'ERROR', 'CANCELLED') then {after -:age} end, 3, :parent,
+insert into pgqrs_workflow_runs (workflow_id, status, created_at, updated_at, started_at, completed_at, paused_at,
+    attempt, max_attempts, output, error, parent_run_id, deleted_at, worker_id)
+values (:workflow_id, cast(:status as text), {after -:age}, {after -:age}, {after -:age},
+    case when cast(:status as text) in ('SUCCESS', 'ERROR', 'CANCELLED') then {after -:age} end,
+    case when cast(:status as text) = 'PAUSED' then {after -:age} end, 1, 3,
+    case when cast(:status as text) = 'SUCCESS' then cast('1' as {json}) end,
+    case when cast(:status as text) = 'ERROR' then cast('[]' as {json}) end, :parent,
     case when cast(:deleted as integer) = 1 then {after -:deleted_age} end, :worker_id)
 returning run_id""",
 )
 _STEPS = Query(
     "past_steps",
     """
-insert into pgqrs_workflow_steps (run_id, step_id, ordinal, status, started_at)
-values (:run_id, 'one', 0, 'SUCCESS', {after -:age}), (:run_id, 'two', 1, 'SUCCESS', {after -:age})""",
+insert into pgqrs_workflow_steps (run_id, step_id, ordinal, status, output, started_at, completed_at)
+values (:run_id, 'one', 0, 'SUCCESS', '1', {after -:age}, {after -:age}),
+    (:run_id, 'two', 1, 'SUCCESS', '1', {after -:age}, {after -:age})""",
 )
 _EVENT = Query(
     "past_event",
@@ -38,15 +44,17 @@ _ATTRIBUTE = Query(
 _MESSAGE = Query(
     "past_message",
     """
-insert into pgqrs_messages (queue_id, payload, run_id, visible_after, enqueued_at, max_attempts, leased_by, lease_token)
-values (:queue_id, '[]', :run_id, {after :visible}, {now}, 3, :leased_by, 1)""",
+insert into pgqrs_messages
+    (queue_id, payload, run_id, visible_after, enqueued_at, attempts, max_attempts, leased_by, lease_token)
+values (:queue_id, '[]', :run_id, {after :visible}, {now}, 1, 3, :leased_by, 1)""",
 )
 _OUTBOX = Query(
     "past_outbox",
     """
 insert into pgqrs_outbox_events (event_uuid, aggregate_id, workflow, event_type, payload, created_at, visible_after,
-    published_at, dead_at)
-values ('u', :run_id, 'flow', 'x', '[]', {after -:age}, {after -:age},
+    attempts, last_error, published_at, dead_at)
+values (:uuid, :run_id, 'flow', 'x', '[]', {after -:age}, {after -:age},
+    1, case when cast(:state as text) <> 'published' then 'no' end,
     case when cast(:state as text) = 'published' then {after -:age} end,
     case when cast(:state as text) = 'dead' then {after -:age} end)
 returning event_id""",
@@ -113,7 +121,9 @@ class Past:
             worker_id=worker_id,
         )
         run_id = int(rows[0][0])
-        for query in (_STEPS, _EVENT, _SIGNAL):
+        # A minute before its end.
+        await self._db.execute(_STEPS, run_id=run_id, age=age * DAY + 60)
+        for query in (_EVENT, _SIGNAL):
             await self._db.execute(query, run_id=run_id, age=age * DAY)
         await self._db.execute(_ATTRIBUTE, run_id=run_id)
         if status in ("PENDING", "RUNNING", "PAUSED"):
@@ -124,7 +134,8 @@ class Past:
         await self._db.execute(_EVENT, run_id=run_id, age=age * DAY)
 
     async def outbox(self, run_id: int, state: str = "published", *, age: float = 10) -> int:
-        return int((await self._db.fetch(_OUTBOX, run_id=run_id, state=state, age=age * DAY))[0][0])
+        uuid = secrets.token_hex(16)
+        return int((await self._db.fetch(_OUTBOX, uuid=uuid, run_id=run_id, state=state, age=age * DAY))[0][0])
 
     async def archived(self, queue: str, *, age: float) -> None:
         await self._store.create_queue(queue)

@@ -106,10 +106,12 @@ class Admin(SearchVerbs, MetricsVerbs):
     async def purge(self, queue: str, *, archived: bool = False) -> int:
         """Deletes every live message, leased ones included (or every archived one); returns how many.
 
-        In small transactions: what is enqueued meanwhile may go too.
+        In small transactions: what is enqueued meanwhile may go too. The live messages of a workflow's queue are its
+        runs: they are cancelled or deleted as such, and not purged.
         """
         db = await self._store.ready()
-        queue_id = (await queues.get(db, _named(queue))).queue_id
+        find = queues.get if archived else queues.get_own
+        queue_id = (await find(db, _named(queue))).queue_id
         total = 0
         while gone := await messages.purge(db, queue_id, batch=PURGE_BATCH, archived=archived):
             total += gone

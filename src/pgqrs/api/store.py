@@ -79,9 +79,9 @@ class Store:
         return Producer(inlet, self.config)
 
     async def consumer(self, queue: str, *, name: str | None = None, port: int = 0) -> Consumer:
-        """Takes messages out of the queue, registered as a worker under `name`."""
+        """Takes messages out of the queue, registered as a worker under `name`; refuses a workflow's queue."""
         db = await self.ready()
-        found = await queues.get(db, checked_name("queue", queue))
+        found = await queues.get_own(db, checked_name("queue", queue))
         name = checked_name("worker", name if name is not None else _process_name())
         checked_whole("port", port, least=0, most=65_535)
         worker_id = await workers.register(

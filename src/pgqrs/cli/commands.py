@@ -75,6 +75,28 @@ def demo(
     sys.exit(run(messages))
 
 
+@app.command()
+def lint(
+    paths: Annotated[list[Path], typer.Argument(help="Files, or folders to search for *.py.", exists=True)],
+    how: Annotated[str, typer.Option("--format", "-f", help="text, json or github.")] = "text",
+) -> None:
+    """Find what breaks replay in workflow bodies, without importing anything; exit code 8 when something is found."""
+    from pgqrs.lint import lint_files, python_files  # noqa: PLC0415
+    from pgqrs.lint.output import FORMATS, shown  # noqa: PLC0415
+
+    chosen = next((each for each in FORMATS if each == how), None)
+    if chosen is None:
+        raise typer.BadParameter(f"{how!r} is none of {', '.join(FORMATS)}", param_hint="--format")
+    files = list(python_files(paths))
+    findings = lint_files(files)
+    if findings or chosen == "json":
+        print(shown(findings, chosen))
+    counted = f"{len(findings)} found in {len(files)} files"
+    print(counted if findings else f"nothing found in {len(files)} files", file=sys.stderr)
+    if findings:
+        sys.exit(_CHECK_FAILED)
+
+
 def main() -> NoReturn:
     """Errors of ours become one line and an exit code that scripts can tell apart."""
     share(app)

@@ -34,6 +34,14 @@ async def get(db: Database, name: str) -> Queue:
 
 
 @store_call(Kind.READ, idempotent=True)
+async def get_own(db: Database, name: str) -> Queue:
+    """As `get`; refuses a workflow's: whoever takes messages out of that one takes the future from runs."""
+    queue = await _get(db, name)
+    await _refuse_workflows(db, queue.queue_id, name, "its messages are its runs; cancel or delete those")
+    return queue
+
+
+@store_call(Kind.READ, idempotent=True)
 async def list_all(db: Database) -> list[Queue]:
     return [Queue(*row) for row in await db.fetch(_SQL["list_queues"])]
 
@@ -58,9 +66,7 @@ async def delete(db: Database, name: str, *, force: bool) -> int:
     if not rows:
         raise await _not_found(db, name)
     queue_id = rows[0][0]
-    workflows = await db.fetch(_SQL["workflow_of_queue"], queue_id=queue_id)
-    if workflows:
-        raise InvalidTransition(f"queue {name!r} belongs to workflow {workflows[0][0]!r} and goes only with it")
+    await _refuse_workflows(db, queue_id, name, "it goes only with that")
     held = int((await db.fetch(_SQL["count_messages_of_queue"], queue_id=queue_id))[0][0])
     if held and not force:
         raise InvalidTransition(
@@ -95,6 +101,12 @@ async def _get(db: Database, name: str) -> Queue:
     if not rows:
         raise await _not_found(db, name)
     return Queue(*rows[0])
+
+
+async def _refuse_workflows(db: Database, queue_id: int, name: str, why: str) -> None:
+    workflows = await db.fetch(_SQL["workflow_of_queue"], queue_id=queue_id)
+    if workflows:
+        raise InvalidTransition(f"queue {name!r} belongs to workflow {workflows[0][0]!r}; {why}")
 
 
 async def _not_found(db: Database, name: str) -> QueueNotFound:

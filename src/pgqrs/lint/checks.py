@@ -1,0 +1,244 @@
+"""A body, looked at: what in it differs from one replay to the next, or is lost."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from pgqrs.lint import rules
+from pgqrs.lint.bodies import Body, Function, bodies, step_functions
+from pgqrs.lint.names import Names, own_names
+from pgqrs.lint.rules import Rule
+
+Place = ast.expr | ast.stmt | ast.excepthandler
+Found = tuple[Place, Rule, str]
+
+_LOOPS = (ast.For, ast.AsyncFor)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def findings(tree: ast.Module) -> Iterator[Found]:
+    """Everything in a module; the same place may come more than once."""
+    names = Names(tree)
+    for body in bodies(tree, names):
+        yield from _calls(body, names)
+        yield from _not_awaited(body)
+        yield from _unordered(body, names)
+        yield from _swallowed(body, names)
+        yield from _results(body, names)
+    for step in step_functions(tree, names):
+        yield from _returned(step, list(_own_returns(step)), names, "the step")
+
+
+# -- what differs each time ------------------------------------------------------------------------------
+
+
+def _calls(body: Body, names: Names) -> Iterator[Found]:
+    own = own_names(body.function)
+    for node in body.replayed():
+        match node:
+            case ast.Call(func=function):
+                full = names.full(function, own)
+                rule = None if full is None else rules.rule_for(full)
+                if full is not None and rule is not None and not _is_fine(body, node, full):
+                    yield node, rule, f"{full}() in a workflow body"
+                elif full == "asyncio.wait" and _is_a_race(node):
+                    yield node, rules.RACE, "asyncio.wait() for the first one in a workflow body"
+                elif full is None and isinstance(function, ast.Attribute) and function.attr in rules.METHODS:
+                    yield node, rules.METHODS[function.attr], f".{function.attr}() in a workflow body"
+            case ast.Attribute() | ast.Name():
+                full = names.full(node, own)
+                if full in rules.VALUES:
+                    yield node, rules.VALUES[full], f"{full} in a workflow body"
+            case ast.Global(names=globals_):
+                yield node, rules.GLOBAL, f"global {', '.join(globals_)} in a workflow body"
+            case _:
+                pass
+
+
+def _is_fine(body: Body, call: ast.Call, full: str) -> bool:
+    if full in rules.FINE_IN_PLAIN_BODIES:
+        return not body.is_async
+    return full in rules.FIXED_BY_ARGUMENTS and bool(call.args)
+
+
+def _is_a_race(call: ast.Call) -> bool:
+    wanted = [keyword.value for keyword in call.keywords if keyword.arg == "return_when"]
+    return any("FIRST_" in ast.unparse(each) for each in wanted)
+
+
+# -- steps that nobody waits for -------------------------------------------------------------------------
+
+
+def _not_awaited(body: Body) -> Iterator[Found]:
+    if not body.is_async:
+        return
+    nodes = list(body.replayed())
+    used = {
+        node.id for node in ast.walk(body.function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+    for node in nodes:
+        match node:
+            case ast.Expr(value=ast.Call() as call) | ast.Return(value=ast.Call() as call):
+                verb = body.verb(call)
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if name not in used:
+                verb = body.verb(call)
+            case _:
+                continue
+        if verb is not None and not _inside_plain_function(body, node):
+            yield call, rules.NOT_AWAITED, f"{ast.unparse(call.func)}() is not awaited"
+
+
+def _inside_plain_function(body: Body, node: ast.AST) -> bool:
+    """A plain function inside of the body may hand a step to whoever awaits it."""
+    return any(
+        isinstance(function, ast.FunctionDef) and any(each is node for each in ast.walk(function))
+        for function in body.inner
+    )
+
+
+# -- sets ------------------------------------------------------------------------------------------------
+
+
+def _unordered(body: Body, names: Names) -> Iterator[Found]:
+    own = own_names(body.function)
+    nodes = list(body.replayed())
+    sets = {
+        target.id
+        for node in nodes
+        if isinstance(node, ast.Assign) and _is_a_set(node.value, names, own, frozenset())
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    # A name that is given something else somewhere else may be anything.
+    sets -= {
+        target.id
+        for node in nodes
+        if isinstance(node, ast.Assign) and not _is_a_set(node.value, names, own, frozenset(sets))
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    known = frozenset(sets)
+    for node in nodes:
+        if isinstance(node, _LOOPS) and _is_a_set(node.iter, names, own, known) and _asks(body, *node.body):
+            yield node.iter, rules.UNORDERED, "a loop over a set runs steps"
+        elif isinstance(node, _COMPREHENSIONS) and _asks(body, node):
+            for each in node.generators:
+                if _is_a_set(each.iter, names, own, known):
+                    yield each.iter, rules.UNORDERED, "a loop over a set runs steps"
+
+
+def _is_a_set(node: ast.expr, names: Names, own: frozenset[str], known: frozenset[str]) -> bool:
+    match node:
+        case ast.Set() | ast.SetComp():
+            return True
+        case ast.Call(func=function):
+            return names.full(function, own) in ("set", "frozenset")
+        case ast.BinOp(left=left, right=right, op=ast.BitOr() | ast.BitAnd() | ast.Sub() | ast.BitXor()):
+            return _is_a_set(left, names, own, known) or _is_a_set(right, names, own, known)
+        case ast.Name(id=name):
+            return name in known
+        case _:
+            return False
+
+
+def _asks(body: Body, *nodes: ast.AST) -> bool:
+    """Does any of it ask the context for something?"""
+    return any(body.verb(node) for node in body.replayed(*nodes))
+
+
+# -- what a wait raises ----------------------------------------------------------------------------------
+
+
+def _swallowed(body: Body, names: Names) -> Iterator[Found]:
+    own = own_names(body.function)
+    for node in body.replayed():
+        match node:
+            case ast.Try(body=tried, handlers=handlers) if _asks(body, *tried):
+                for handler in handlers:
+                    if _catches_all(handler, names, own) and not _raises(handler):
+                        what = "except BaseException" if handler.type is not None else "a bare except"
+                        yield handler, rules.SWALLOWED, f"{what} around a step or a wait"
+            case ast.With(items=items, body=inside) | ast.AsyncWith(items=items, body=inside) if _asks(body, *inside):
+                for item in items:
+                    call = item.context_expr
+                    if (
+                        isinstance(call, ast.Call)
+                        and names.full(call.func, own) == "contextlib.suppress"
+                        and any(names.full(each, own) == "BaseException" for each in call.args)
+                    ):
+                        yield call, rules.SWALLOWED, "suppress(BaseException) around a step or a wait"
+            case _:
+                pass
+
+
+def _catches_all(handler: ast.ExceptHandler, names: Names, own: frozenset[str]) -> bool:
+    match handler.type:
+        case None:
+            return True
+        case ast.Tuple(elts=kinds):
+            return any(names.full(kind, own) == "BaseException" for kind in kinds)
+        case kind:
+            return names.full(kind, own) == "BaseException"
+
+
+def _raises(handler: ast.ExceptHandler) -> bool:
+    return any(isinstance(node, ast.Raise) for node in ast.walk(handler))
+
+
+# -- what is stored --------------------------------------------------------------------------------------
+
+
+def _results(body: Body, names: Names) -> Iterator[Found]:
+    """What the body returns, what its steps return, and what it gives to children and events."""
+    yield from _returned(
+        body.function, [n for n in body.replayed() if isinstance(n, ast.Return)], names, "the workflow"
+    )
+    own = own_names(body.function)
+    for node in body.replayed():
+        if not isinstance(node, ast.Call) or body.verb(node) is None or isinstance(node.func, ast.Name):
+            continue
+        verb = body.verb(node)
+        if verb in ("step", "transaction") and len(node.args) > 1 and isinstance(node.args[1], ast.Lambda):
+            said = _cannot_be_stored(node.args[1].body, names, own)
+            if said:
+                yield node.args[1], rules.UNSTORABLE, f"the step returns {said}"
+        elif verb in ("spawn", "emit") and len(node.args) > 1:
+            said = _cannot_be_stored(node.args[1], names, own)
+            if said:
+                yield node.args[1], rules.UNSTORABLE, f"ctx.{verb}() is given {said}"
+
+
+def _returned(function: Function, returns: list[ast.Return], names: Names, who: str) -> Iterator[Found]:
+    own = own_names(function)
+    for node in returns:
+        said = None if node.value is None else _cannot_be_stored(node.value, names, own)
+        if said:
+            yield node, rules.UNSTORABLE, f"{who} returns {said}"
+
+
+def _own_returns(function: Function) -> Iterator[ast.Return]:
+    todo: list[ast.AST] = [*function.body]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Return):
+            yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            todo += ast.iter_child_nodes(node)
+
+
+def _cannot_be_stored(node: ast.expr, names: Names, own: frozenset[str]) -> str | None:
+    match node:
+        case ast.Lambda():
+            return "a function"
+        case ast.GeneratorExp():
+            return "a generator"
+        case ast.Call(func=function):
+            full = names.full(function, own)
+            return f"what {full}() gives" if full in rules.UNSTORABLE_CALLS else None
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return next((said for part in parts if (said := _cannot_be_stored(part, names, own))), None)
+        case ast.Dict(values=parts):
+            return next((said for part in parts if (said := _cannot_be_stored(part, names, own))), None)
+        case _:
+            return None
