@@ -127,6 +127,8 @@ class SQLiteDriver:
         self.clock = clock
         self.journal = journal
         self.in_memory = path == ":memory:"
+        # SQLite keeps the log beside the file itself, not beside a link to it.
+        self._real_path = os.path.realpath(path)
         self._owner = Owner()
         self._writes: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -359,7 +361,8 @@ class SQLiteDriver:
         if self.in_memory:
             return
         size = 0
-        for path in (self.path, f"{self.path}-wal"):
+        # The log last: its size is looked at below.
+        for path in (self._real_path, f"{self._real_path}-shm", f"{self._real_path}-wal"):
             try:
                 found = Path(path).stat()
                 inode, size = found.st_ino, found.st_size
