@@ -23,9 +23,8 @@ from proof.power.recording import Event
 from proof.table import Row
 
 ENOUGH_STATES = 1_000
-_SHORT_CALLS, _SHORT_STATES, _SHORT_CONTROL = 96, 500, 200
-# Random choices at each cut, of what had not been synced.
-_SUBSETS = 3
+# In the short form: system calls, cuts, and cuts of each control.
+_SHORT_CALLS, _SHORT_CUTS, _SHORT_CONTROL = 96, 120, 40
 
 
 def prove(order: Order) -> Iterator[Row]:
@@ -82,23 +81,20 @@ def _calls(order: Order, events: list[Event], case: str) -> Row:
 def _cuts(order: Order, events: list[Event], case: str) -> Row:
     began = time.monotonic()
     count = cuts.Count()
-    different = cuts.states(events, order.seed, subsets=_SUBSETS, count=count)
-    if case:
-        chosen = [state for state in different if f"cut/{state.cut}" == case]
-    else:
-        chosen = different if order.full else _some(different, _SHORT_STATES, order.seed)
-    for state, wrong in cuts.examine(chosen, events, order.folder, count):
+    chosen = [int(case.removeprefix("cut/"))] if case else _some(order, events, _SHORT_CUTS)
+    different = cuts.states(events, chosen, order.seed, count)
+    for state, wrong in cuts.examine(different, events, order.folder, count):
         print(
             f"    cut {state.cut}, {state.how}: {wrong}; repeat with: {_command(order, f'cut/{state.cut}')}",
             flush=True,
         )
     return Row(
         2,
-        f"power cut: {count.opened} of {count.distinct} states, {count.made} made",
+        f"power cut: {count.opened} states, {count.cuts} of {len(events) + 1} cuts",
         "sqlite",
         f"lost {count.lost}, corrupt {count.corrupt}; {count.finished} went on",
-        f"0, 0; {ENOUGH_STATES:,} in full" if order.full else "0, 0",
-        good=not count.lost and not count.corrupt and count.opened >= (ENOUGH_STATES if order.full else len(chosen)),
+        f"0, 0; {ENOUGH_STATES:,} states" if order.full else "0, 0",
+        good=not count.lost and not count.corrupt and count.opened >= (ENOUGH_STATES if order.full else 1),
         command=_command(order),
         seconds=time.monotonic() - began,
     )
@@ -109,9 +105,8 @@ def _control(order: Order, synchronous: str) -> Row:
     began = time.monotonic()
     events = cuts.record(order.folder / synchronous, synchronous)
     count = cuts.Count()
-    different = cuts.states(events, order.seed, subsets=_SUBSETS, count=count)
-    chosen = different if order.full else _some(different, _SHORT_CONTROL, order.seed)
-    for _ in cuts.examine(chosen, events, order.folder, count, finish=False):
+    different = cuts.states(events, _some(order, events, _SHORT_CONTROL), order.seed, count)
+    for _ in cuts.examine(different, events, order.folder, count, finish=False):
         pass
     return Row(
         2,
@@ -125,8 +120,8 @@ def _control(order: Order, synchronous: str) -> Row:
     )
 
 
-def _some(different: list[cuts.State], number: int, seed: int) -> list[cuts.State]:
-    return random.Random(seed).sample(different, min(number, len(different)))
+def _some(order: Order, events: list[Event], number: int) -> list[int]:
+    return list(range(len(events) + 1)) if order.full else cuts.sample(events, number, order.seed)
 
 
 def _command(order: Order, case: str = "") -> str:

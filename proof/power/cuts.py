@@ -2,7 +2,7 @@
 
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from proof.power.workload import DATABASE, SAID
 
 # Of the states that are opened, one in so many is also given to a fresh program to go on with, which takes longer.
 FINISHED_ONE_IN = 20
+# Random choices at each cut, of what had not been synced.
+SUBSETS = 3
 
 
 @dataclass(slots=True)
@@ -23,7 +25,6 @@ class Count:
 
     cuts: int = 0
     made: int = 0
-    distinct: int = 0
     opened: int = 0
     finished: int = 0
     lost: int = 0
@@ -41,14 +42,17 @@ def record(folder: Path, synchronous: str = "full") -> list[Event]:
         return recording.read(trace, folder)
 
 
-def states(events: list[Event], seed: int, *, subsets: int, count: Count) -> list[State]:
+def sample(events: list[Event], number: int, seed: int) -> list[int]:
+    return random.Random(seed).sample(range(len(events) + 1), min(number, len(events) + 1))
+
+
+def states(events: list[Event], cuts: Sequence[int], seed: int, count: Count) -> list[State]:
     """Those that differ. Of equal ones the latest is kept, as by then the most had been acknowledged."""
     different: dict[bytes, State] = {}
-    for state in Disk(random.Random(seed), subsets=subsets).after(events):
+    for state in Disk(seed, subsets=SUBSETS).after(events, frozenset(cuts)):
         count.made += 1
         different[state.digest] = state
-    count.cuts = len(events) + 1
-    count.distinct = len(different)
+    count.cuts = len(cuts)
     return list(different.values())
 
 

@@ -7,7 +7,7 @@ written stay as they were: that is what SQLite asks of a disk, too ("powersafe o
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import pairwise
@@ -53,8 +53,8 @@ class State:
 class Disk:
     """Follows a recording, and gives the states that a cut would leave now."""
 
-    def __init__(self, rng: random.Random, *, subsets: int) -> None:
-        self._rng = rng
+    def __init__(self, seed: int, *, subsets: int) -> None:
+        self._seed = seed
         self._subsets = subsets
         # What is certain of the folder, and what happened in it since.
         self._names: dict[str, _Inode] = {}
@@ -62,12 +62,14 @@ class Disk:
         # As the running program sees it.
         self._open: dict[str, _Inode] = {}
 
-    def after(self, events: Sequence[Event]) -> Iterator[State]:
-        """Every cut: before the first event, and after each."""
+    def after(self, events: Sequence[Event], cuts: Container[int]) -> Iterator[State]:
+        """The states of these cuts: 0 is before the first event, n after the n-th."""
         for number, event in enumerate(events):
-            yield from self._states(number)
+            if number in cuts:
+                yield from self._states(number)
             self._do(number, event)
-        yield from self._states(len(events))
+        if len(events) in cuts:
+            yield from self._states(len(events))
 
     def _do(self, number: int, event: Event) -> None:
         if event.name.endswith(_NOT_KEPT):
@@ -94,40 +96,44 @@ class Disk:
         self._renamed = [each for each in self._renamed if each[0] >= before]
 
     def _states(self, cut: int) -> Iterator[State]:
-        rng = self._rng
-        numbers = [at for inode in self._inodes() for at, _ in inode.pending]
-        yield State(self._files(0, set(), {}), cut, "nothing unsynced")
-        if not numbers and not self._renamed:
+        # One for each cut, so that a cut alone gives the states that it gives among others.
+        rng = random.Random(f"{self._seed} {cut}")
+        pending = {at: event for inode in self._inodes() for at, event in inode.pending}
+        yield State(self._files(0, {}), cut, "nothing unsynced")
+        if not pending and not self._renamed:
             return
         every = len(self._renamed)
-        yield State(self._files(every, set(numbers), {}), cut, "all of it")
-        # Names without what was written into them, and the other way round.
-        yield State(self._files(every, set(), {}), cut, "names only")
+        whole = {at: [event] for at, event in pending.items()}
+        yield State(self._files(every, whole), cut, "all of it")
+        yield State(self._files(every, {}), cut, "names only")
         for _ in range(self._subsets):
-            kept = {at for at in numbers if rng.random() < rng.choice((0.1, 0.5, 0.9))}
-            yield State(self._files(rng.randint(0, every), kept, {}), cut, "some of it")
-        for sector in SECTORS if numbers else ():
-            torn = rng.choice(numbers)
-            others = rng.choice((set(), set(numbers), {at for at in numbers if at < torn}))
-            yield State(self._files(every, others | {torn}, {torn: sector}), cut, f"torn at {sector}")
+            likely = rng.choice((0.1, 0.5, 0.9))
+            some = {at: pieces for at, pieces in whole.items() if rng.random() < likely}
+            yield State(self._files(rng.randint(0, every), some), cut, "some of it")
+        for sector in SECTORS if pending else ():
+            torn = rng.choice(list(pending))
+            others = rng.choice(({}, whole, {at: pieces for at, pieces in whole.items() if at < torn}))
+            kept = {**others, torn: list(_pieces(pending[torn], sector, rng))}
+            yield State(self._files(every, kept), cut, f"torn at {sector}")
 
     def _inodes(self) -> list[_Inode]:
         found = [*self._names.values(), *(inode for _, _, inode in self._renamed if inode is not None)]
         return list({id(inode): inode for inode in found}.values())
 
-    def _files(self, renamed: int, kept: set[int], torn: dict[int, int]) -> Files:
+    def _files(self, renamed: int, kept: dict[int, list[Event]]) -> Files:
+        """With so many of the new names, and of the unsynced writes those pieces."""
         names = dict(self._names)
         for _, name, inode in self._renamed[:renamed]:
             _rename(names, name, inode)
-        return {name: self._content(inode, kept, torn) for name, inode in names.items()}
+        return {name: _content(inode, kept) for name, inode in names.items()}
 
-    def _content(self, inode: _Inode, kept: set[int], torn: dict[int, int]) -> bytes:
-        content = bytearray(inode.durable)
-        for at, event in inode.pending:
-            if at in kept:
-                for piece in _pieces(event, torn[at], self._rng) if at in torn else (event,):
-                    _apply(content, piece)
-        return bytes(content)
+
+def _content(inode: _Inode, kept: dict[int, list[Event]]) -> bytes:
+    content = bytearray(inode.durable)
+    for at, _ in inode.pending:
+        for piece in kept.get(at, ()):
+            _apply(content, piece)
+    return bytes(content)
 
 
 def _rename(names: dict[str, _Inode], name: str, inode: _Inode | None) -> None:
