@@ -48,7 +48,7 @@ def read(trace: Path, folder: Path) -> list[Event]:
             text = first + text
         arguments, _, result = text.rpartition(" = ")
         if not result.startswith("-"):
-            events += _parsed(thread, call, arguments.removesuffix(")"), began, folder)
+            events += _parsed(thread, call, arguments.rstrip().removesuffix(")"), began, folder)
     return events
 
 

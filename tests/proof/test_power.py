@@ -137,7 +137,7 @@ def test_calls_that_another_thread_interrupted_are_put_together(tmp_path):
     trace.write_text(
         f'7     pwrite64(5<{file}>, "{hexed("ab")}", 2, 32 <unfinished ...>\n'
         f'12345 write(3<{said}>, "{hexed("+ run a")}", 7) = 7\n'
-        "7     <... pwrite64 resumed>) = 2\n"
+        "7     <... pwrite64 resumed>)              = 2\n"
         f"7     fdatasync(5<{file}>) = -1 EIO (Input/output error) (INJECTED)\n"
         "7     +++ killed by SIGKILL +++\n"
     )
