@@ -56,7 +56,7 @@ def test_b5_3_a_driver_that_syncs_less_is_seen_to_lose(tmp_path):
 def examined(events, folder, *, cuts_made):
     count = cuts.Count()
     different = cuts.states(events, cuts.sample(events, cuts_made, 7), 7, count)
-    return list(cuts.examine(different, events, folder, count)), count
+    return [wrong for _, wrong in cuts.examine(different, events, folder, count)], count
 
 
 # -- the disk --------------------------------------------------------------------------------------------
