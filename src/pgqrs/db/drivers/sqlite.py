@@ -42,6 +42,11 @@ READERS = 2
 LARGEST_LOG_BYTES = 64 * 1024 * 1024
 # RETURNING needs 3.35.
 OLDEST_SQLITE = (3, 35, 0)
+# The commit stands in the log, but the disk did not confirm it. For us it is undone; yet should this process end
+# before the next commit goes over it, whoever opens the file then finds it whole, and takes it for done.
+UNCONFIRMED = (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
+
+_NOTHING_WRITTEN = "nothing of this call was written"
 
 Unit = Callable[[Database], Coroutine[Any, Any, Any]]
 
@@ -55,6 +60,8 @@ class Job:
     future: asyncio.Future[Any]
     result: Any = None
     error: BaseException | None = None
+    # A commit that it was part of was not confirmed: whatever comes of it now, it may be in the file.
+    in_doubt: bool = False
 
     def settle(self) -> None:
         """On the caller's loop."""
@@ -120,6 +127,8 @@ class SQLiteDriver:
         self.clock = clock
         self.journal = journal
         self.in_memory = path == ":memory:"
+        # SQLite keeps the log beside the file itself, not beside a link to it.
+        self._real_path = os.path.realpath(path)
         self._owner = Owner()
         self._writes: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -312,6 +321,7 @@ class SQLiteDriver:
                 # Nothing of the batch is in the file. One by one, so that a bad one hurts only itself.
                 for each in done:
                     each.result = each.error = None
+                    each.in_doubt = self._is_unconfirmed(error)
                     self._commit_together_alone(session, each)
                 return stop
             if not done:
@@ -333,7 +343,7 @@ class SQLiteDriver:
             _commit(session.connection)
         except BaseException as error:  # noqa: BLE001 - it belongs to the caller
             self._roll_back(session.connection)
-            job.error = self._translated(error)
+            job.error = self._translated(error, in_doubt=job.in_doubt)
         _settle([job])
 
     def _begin(self, connection: Any) -> None:
@@ -351,7 +361,8 @@ class SQLiteDriver:
         if self.in_memory:
             return
         size = 0
-        for path in (self.path, f"{self.path}-wal"):
+        # The log last: its size is looked at below.
+        for path in (self._real_path, f"{self._real_path}-shm", f"{self._real_path}-wal"):
             try:
                 found = Path(path).stat()
                 inode, size = found.st_ino, found.st_size
@@ -362,7 +373,7 @@ class SQLiteDriver:
                     self._files[path] = inode
                     continue
                 raise ConnectionFailed(
-                    f"{path!r} was removed or replaced while it was in use; nothing of this call was written; "
+                    f"{path!r} was removed or replaced while it was in use; {_NOTHING_WRITTEN}; "
                     "put it back from a backup if need be, and connect again"
                 )
         if (size > LARGEST_LOG_BYTES) != self._log_is_large:
@@ -383,7 +394,7 @@ class SQLiteDriver:
         except BaseException as error:
             if not connection.in_transaction:
                 raise
-            job.error = self._translated(error)
+            job.error = self._translated(error, in_doubt=job.in_doubt)
             connection.execute("rollback to unit")
         connection.execute("release unit")
 
@@ -409,7 +420,11 @@ class SQLiteDriver:
         # The low byte is the primary code; the others say which kind of busy.
         return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
-    def _translated(self, error: BaseException) -> BaseException:
+    @staticmethod
+    def _is_unconfirmed(error: BaseException) -> bool:
+        return getattr(error, "sqlite_errorcode", 0) in UNCONFIRMED
+
+    def _translated(self, error: BaseException, *, in_doubt: bool = False) -> BaseException:
         """What a caller should see of an error of the library."""
         if isinstance(error, PgqrsError) or not isinstance(error, self.database_error):
             return error
@@ -420,8 +435,10 @@ class SQLiteDriver:
                 ConnectionFailed(f"{self.path!r} was locked by another process for {BUSY_SECONDS:.0f} s"),
                 error,
             )
-        text = f"{self.library} could not use {self.path!r}: {error}; nothing of this call was written"
-        return _caused(ConnectionFailed(text), error)
+        in_doubt = in_doubt or self._is_unconfirmed(error)
+        outcome = "the disk did not confirm it, so it may be written or not" if in_doubt else _NOTHING_WRITTEN
+        text = f"{self.library} could not use {self.path!r}: {error}; {outcome}"
+        return _caused(ConnectionFailed(text, ambiguous=in_doubt), error)
 
 
 def _commit(connection: Any) -> None:

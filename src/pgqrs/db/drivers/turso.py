@@ -22,7 +22,7 @@ class TursoDriver(SQLiteDriver):
         self._claim_file()
         return self._configured(lambda: turso.connect(self.path, isolation_level=None))
 
-    def _translated(self, error: BaseException) -> BaseException:
+    def _translated(self, error: BaseException, *, in_doubt: bool = False) -> BaseException:
         if type(error).__module__ == "turso" and not isinstance(error, turso.Error):
             # pyturso lets some errors of its core through (IoError, DatabaseFull), outside its own tree.
             text = f"Turso could not use {self.path!r}: {error}; nothing of this call was written"
@@ -31,7 +31,7 @@ class TursoDriver(SQLiteDriver):
             return failed
         if isinstance(error, turso.Error) and "lock" in str(error).lower():
             return ConnectionFailed(f"another process has {self.path!r} open; Turso allows one process at a time")
-        return super()._translated(error)
+        return super()._translated(error, in_doubt=in_doubt)
 
     def _has_readers(self) -> bool:
         return False
