@@ -59,25 +59,32 @@ async def walk(world: World, seed: str, *, length: int = LENGTH, limits: bool = 
     return result
 
 
-async def again(world: World, path: Path) -> Walk:
-    """The given operations once more; those that refer to what is not there are left out."""
+async def again(world: World, path: Path, *, closely: bool = False) -> Walk:
+    """The given operations once more; those that refer to what is not there are left out.
+
+    The state is compared at the end; `closely`, after each.
+    """
     await _begin(world)
     result = Walk()
     for number, operation in path:
         if all(name in world.ids or name in world.model.leases for name in names_in(operation.given)):
             result.path.append((number, operation))
-            await _carry_out(world, number, operation, result, compare=True)
+            await _carry_out(world, number, operation, result, compare=closely or number == path[-1][0])
         if result.diverged:
             break
     return result
 
 
 async def shortest(world: World, path: Path) -> Walk:
-    """As few of the operations as still diverge: halves are left out, then quarters, then one by one."""
+    """As few of the operations as still diverge: what has to do with the last, then halves, quarters, one by one."""
     until = time.monotonic() + SHRINK_SECONDS
-    best = await again(world, path)
+    best = await again(world, path, closely=True)
+    if not best.diverged:
+        return best
+    slice_ = await again(world, _related(best.path))
+    best = slice_ if slice_.diverged else best
     size = max(1, len(best.path) // 2)
-    while best.diverged and time.monotonic() < until:
+    while time.monotonic() < until:
         shorter = await _without_some(world, best, size, until)
         if shorter is None and size == 1:
             break
@@ -85,11 +92,25 @@ async def shortest(world: World, path: Path) -> Walk:
     return best
 
 
+def _related(path: Path) -> Path:
+    """What made, or touched, whatever the last operation is about; and what names nothing: time, leases, queues."""
+    about: set[int] = set()
+    kept: Path = []
+    for number, operation in reversed(path):
+        named = {name.operation for name in names_in(operation.given)}
+        if not kept or number in about or named & about:
+            about |= named
+            kept.append((number, operation))
+        elif not named and operation.verb not in ("enqueue", "trigger"):
+            kept.append((number, operation))
+    return kept[::-1]
+
+
 async def _without_some(world: World, best: Walk, size: int, until: float) -> Walk | None:
     # From the end: what came last before the divergence has least to do with how it began.
     for start in range(max(0, len(best.path) - size), -size, -size):
         kept = best.path[: max(0, start)] + best.path[max(0, start) + size :]
-        tried = await again(world, kept)
+        tried = await again(world, kept) if kept else Walk()
         if tried.diverged:
             return tried
         if time.monotonic() > until:
