@@ -1,11 +1,12 @@
 """L4: random operations on a store and on a small model; answers compared at each, and the whole state.
 
-    queues.py   the model of messages                  chance.py   which operation comes next
-    runs.py     the model of runs                      world.py    the same verbs on a real store
-    state.py    both states in the same words          walk.py     both together; a divergence made short
+    queues.py      the model of messages               chance.py   which operation comes next
+    runs.py        the model of runs (records.py)      world.py    the same verbs on a real store
+    schedules.py   the model of schedules              state.py    both states in the same words
+                                                       walk.py     both together; a divergence made short
 
-A walk is 200 operations on empty tables: queues with four consumers, three workflows with three workers, leases
-that hold and leases that were lost, a clock that jumps. Its number and the seed repeat it:
+A walk is 200 operations on empty tables: queues with four consumers, three workflows with three workers, two
+schedules, leases that hold and leases that were lost, a clock that jumps. Its number and the seed repeat it:
 `make proof LAYERS=model ON=sqlite SEED=7 CASE=12` carries out that walk alone, and compares the state after each
 operation.
 """
@@ -28,7 +29,7 @@ from proof.table import Row
 
 WANTED = 100_000
 # The short form: all backends together in 90 s on two loaded cores.
-SHORT_SECONDS = 25.0
+SHORT_SECONDS = 24.0
 # One operation in so many is followed by a look at the whole state; a divergence is then walked again with a look
 # after each. Every fourth walk leases with limits, where databases may answer differently.
 EVERY = 10

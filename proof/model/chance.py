@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 from pgqrs.types import ENDED, RunStatus, StepStatus
 from proof.model.queues import Name
-from proof.model.runs import LIVE, End, Model, Report, Run, StepDone
-from proof.model.world import CONSUMERS, QUEUES, WORKERS, WORKFLOWS
+from proof.model.records import End, Report, Run, StepDone
+from proof.model.runs import LIVE, Model
+from proof.model.schedules import WholeModel
+from proof.model.world import CONSUMERS, QUEUES, SCHEDULES, WORKERS, WORKFLOWS
 
 STEPS = ("one", "two", "three")
 SIGNALS = ("go", "stop")
@@ -36,11 +38,13 @@ class Chance:
     def __init__(self, dice: random.Random, *, limits: bool) -> None:
         self.dice = dice
         self.limits = limits
+        # Each walk has a favourite, so that what needs several of its verbs in a row comes to pass.
+        favourites = dice.choice(_THEMES)
+        self._weights = {verb: weight * (5 if verb in favourites else 1) for verb, weight in _WEIGHTS.items()}
 
-    def next(self, model: Model) -> Operation:
-        verbs = list(_WEIGHTS)
+    def next(self, model: WholeModel) -> Operation:
         while True:
-            [verb] = self.dice.choices(verbs, [_WEIGHTS[each] for each in verbs])
+            [verb] = self.dice.choices(list(self._weights), list(self._weights.values()))
             given = getattr(self, f"_{verb}")(model)
             if given is not None:
                 return Operation(verb, given)
@@ -291,6 +295,28 @@ class Chance:
     def _restore(self, model: Model) -> Any:
         return self._of_run(self._run(model, lambda run: run.deleted_at is not None))
 
+    # -- schedules ---------------------------------------------------------------------------------------
+
+    def _schedule(self, _: Model) -> Any:
+        return {
+            "name": self.dice.choice(SCHEDULES),
+            "workflow": self.dice.choice(["mail", "zip"]),
+            "overlap": self.dice.choice(["allow", "skip", "queue", "queue", "cancel"]),
+            "catch_up": self.dice.choice(["none", "last", "all"]),
+        }
+
+    def _fire(self, model: WholeModel) -> Any:
+        return {"name": self._timetable(list(model.schedules))}
+
+    def _resume_schedule(self, model: WholeModel) -> Any:
+        paused = [name for name, each in model.schedules.items() if each.paused_at is not None]
+        return {"name": self._timetable(paused), "catch_up": self.dice.random() < 0.5}
+
+    def _timetable(self, fitting: list[str]) -> str:
+        return self.dice.choice(fitting if fitting and self.dice.random() < 0.9 else SCHEDULES)
+
+    _pause_schedule = _delete_schedule = _trigger_schedule = _fire
+
 
 # How often, one beside the other.
 _WEIGHTS = {
@@ -328,7 +354,20 @@ _WEIGHTS = {
     "reset": 2,
     "delete": 1.5,
     "restore": 2,
+    "schedule": 1.5,
+    "fire": 4,
+    "pause_schedule": 0.5,
+    "resume_schedule": 0.8,
+    "delete_schedule": 0.2,
+    "trigger_schedule": 0.3,
 }
+
+_THEMES = (
+    (),
+    ("enqueue", "dequeue", "turn", "archive", "release", "replay", "dead_letters", "pause_queue", "resume_queue"),
+    ("spawn", "signal", "take_signal", "commit", "claim", "cancel"),
+    ("schedule", "fire", "pause_schedule", "resume_schedule", "cancel", "advance"),
+)
 
 
 def names_in(value: Any) -> list[Name]:

@@ -9,7 +9,8 @@ from typing import Any
 from pgqrs.db.database import Database, Kind
 from pgqrs.db.queries import Query
 from proof.model.queues import Name
-from proof.model.runs import Model, Run, Step
+from proof.model.records import Run, Step
+from proof.model.schedules import WholeModel
 from proof.model.world import World
 
 State = dict[str, dict[Any, Any]]
@@ -44,6 +45,13 @@ _SIGNALS = Query(
     """select run_id, name, {text payload}, created_at, consumed_at from pgqrs_signals order by signal_id""",
 )
 _EVENTS = Query("model_events", "select run_id, event_type from pgqrs_workflow_events order by event_id")
+_SCHEDULES = Query(
+    "model_schedules",
+    """select schedule_id, name, workflow, overlap, catch_up, created_at, slots_after, next_slot_at, paused_at,
+        last_slot_at, last_run_id
+    from pgqrs_schedules""",
+)
+_SLOTS = Query("model_slots", "select schedule_id, slot_at, state, run_id, created_at from pgqrs_schedule_slots")
 _QUEUES = Query("model_queues", "select name, paused_at from pgqrs_queues")
 _EMPTY = [
     Query("model_resume_queues", "update pgqrs_queues set paused_at = null"),
@@ -57,7 +65,10 @@ _EMPTY = [
             "workflow_steps",
             "signals",
             "workflow_events",
+            "run_attributes",
             "workflow_runs",
+            "schedule_slots",
+            "schedules",
         )
     ),
 ]
@@ -87,10 +98,10 @@ async def read(world: World) -> State:
     """What the tables hold, its ids said as the model's names."""
 
     async def work(db: Database) -> list[Any]:
-        queries = (_QUEUES, _MESSAGES, _ARCHIVED, _RUNS, _STEPS, _SIGNALS, _EVENTS)
+        queries = (_QUEUES, _MESSAGES, _ARCHIVED, _RUNS, _STEPS, _SIGNALS, _EVENTS, _SCHEDULES, _SLOTS)
         return [await db.fetch(query) for query in queries]
 
-    queues, messages, archived, runs, steps, signals, events = await world.db.perform(
+    queues, messages, archived, runs, steps, signals, events, schedules, slots = await world.db.perform(
         work, kind=Kind.UNIT, idempotent=True
     )
     run = world.run_name
@@ -121,10 +132,16 @@ async def read(world: World) -> State:
     for number, (real, name, payload, *times) in enumerate(signals):
         state["signals"][number] = (run(real), name, json.loads(payload), *times)
     state["events"] = _by_run((run(real), event) for real, event in events)
+    schedule_of = {real: name for real, name, *_ in schedules}
+    state["schedules"] = {name: (*rest, None if last is None else run(last)) for _, name, *rest, last in schedules}
+    state["slots"] = {
+        (schedule_of[real], at): (what, None if fired is None else run(fired), created)
+        for real, at, what, fired, created in slots
+    }
     return state
 
 
-def of_model(model: Model) -> State:
+def of_model(model: WholeModel) -> State:
     """What the model holds, in the same form."""
     messages = {
         name if m.run is None else ("of", m.run): (
@@ -141,6 +158,8 @@ def of_model(model: Model) -> State:
         "steps": {(run, step): _row(s) for run, steps in model.steps.items() for step, s in steps.items()},
         "signals": {number: _row(s) for number, s in enumerate(model.signals)},
         "events": _by_run(model.events),
+        "schedules": {name: _row(s) for name, s in model.schedules.items()},
+        "slots": {key: _row(s) for key, s in model.slots.items()},
     }
 
 

@@ -11,21 +11,25 @@ from pgqrs.api.message import Message
 from pgqrs.db import claims, settling
 from pgqrs.db.claims import Claim
 from pgqrs.db.tables import messages, workers
+from pgqrs.db.tables import schedules as timetable
 from pgqrs.db.tables import workflows as definitions
 from pgqrs.db.tables.messages import Band, Return, Source
 from pgqrs.db.tables.messages import Lease as RealLease
 from pgqrs.db.triggering import NewRuns
 from pgqrs.db.writes import Ending, StepRecord, Write, Yielding
 from pgqrs.engine.heads import Heads
+from pgqrs.engine.scheduler import plan
 from pgqrs.types import ENDED, StepStatus
 from proof.model.queues import Lease, Name
-from proof.model.runs import End, Model, Report
+from proof.model.records import End, Report
+from proof.model.schedules import CATCH_UP_LIMIT, EVERY, WholeModel
 
 QUEUES = ("a", "b")
 # The second gets a run whenever one of the first fails.
 WORKFLOWS = {"mail": "undertaker", "undertaker": None, "zip": None}
 CONSUMERS = ("a1", "a2", "b1", "b2")
 WORKERS = ("w1", "w2", "w3")
+SCHEDULES = ("often", "always")
 
 
 class _Everywhere(Heads):
@@ -43,6 +47,7 @@ class World:
         self.db = store.database
         self.clock = clock
         self.admin = pgqrs.admin(store)
+        self.schedules = pgqrs.schedules(store)
         self.consumers: dict[str, Any] = {}
         self.producers: dict[str, Any] = {}
         self.definitions: dict[str, definitions.Workflow] = {}
@@ -79,10 +84,11 @@ class World:
 
     def forget(self) -> None:
         """A new walk: nothing has a name yet."""
-        self.model = Model(self.clock.now(), dict.fromkeys((*QUEUES, *WORKFLOWS)), workflows=dict(WORKFLOWS))
+        self.model = WholeModel(self.clock.now(), dict.fromkeys((*QUEUES, *WORKFLOWS)), workflows=dict(WORKFLOWS))
         self.ids: dict[Name, int] = {}
         self.names: dict[tuple[str, int], Name] = {}
         self.deliveries: dict[Name, Message | RealLease | Claim] = {}
+        self.schedule_ids: dict[str, int] = {}
         # What the operation under way has leased, until the model has named it.
         self._fresh: list[Message | RealLease | Claim] = []
 
@@ -326,6 +332,36 @@ class World:
 
     async def restore(self, *, run: Name) -> None:
         await self._flow(run).restore(self.ids[run], self.store)
+
+    # -- schedules ---------------------------------------------------------------------------------------
+
+    async def schedule(self, *, name: str, workflow: str, overlap: Any, catch_up: Any) -> None:
+        made = await self.schedules.create(
+            name,
+            workflow,
+            every=EVERY,
+            overlap=overlap,
+            catch_up=catch_up,
+            catch_up_limit=CATCH_UP_LIMIT,
+        )
+        self.schedule_ids[name] = made.schedule_id
+
+    async def pause_schedule(self, *, name: str) -> None:
+        await self.schedules.pause(name)
+
+    async def resume_schedule(self, *, name: str, catch_up: bool) -> None:
+        await self.schedules.resume(name, catch_up=catch_up)
+
+    async def delete_schedule(self, *, name: str) -> None:
+        await self.schedules.delete(name)
+
+    async def trigger_schedule(self, *, name: str) -> list[int]:
+        return [await self.schedules.trigger(name)]
+
+    async def fire(self, *, name: str) -> tuple[int, int, int] | None:
+        schedule_id = self.schedule_ids.get(name, 0)
+        fired = await timetable.fire(self.db, schedule_id, plan=plan, max_attempts=3)
+        return None if fired is None else (len(fired.run_ids), len(fired.cancelled), fired.missed)
 
 
 def _lease_of(delivery: Message | RealLease | Claim) -> RealLease:
