@@ -34,7 +34,11 @@ PROCESSES = 2
 # How many of each in the short form; with all backends they take three minutes on two idle cores.
 SHORT = {"points": 300, "statements": 60, "pairs": 60}
 WANTED = {"points": 2_500, "statements": 0, "pairs": 2_000}
-WORDS = {"points": "crash points survived", "statements": "killed at every statement", "pairs": "pairs of faults survived"}
+WORDS = {
+    "points": "crash points survived",
+    "statements": "killed at every statement",
+    "pairs": "pairs of faults survived",
+}
 DETAILS = Path(__file__).parent.parent / "results" / "crash-details.md"
 
 
@@ -66,7 +70,7 @@ class Tally:
 
 
 def prove(order: Order) -> Iterator[Row]:
-    # In memory where that is possible: a killed process leaves its writes to the kernel, so that a disk proves no more.
+    # In memory where that is possible: a killed process leaves its writes to the kernel, a disk would prove no more.
     shared = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(prefix="pgqrs-crash-", dir=shared if shared.is_dir() else order.folder))
     tallies: dict[str, dict[str, Tally]] = {}
@@ -87,7 +91,9 @@ def _on(backend: str, order: Order, pool: Pool, tallies: dict[str, Tally]) -> It
     rng = random.Random(f"{order.seed} {backend}")
     asked = os.environ.get("CASE", "")
     names = [name for name in SCENARIOS if plan.may_begin(asked, f"{backend}/{name}")]
-    dry = {Case.of(result.case).scenario: result for result in pool.imap(_run, [(f"{backend}/{n}", None) for n in names])}
+    dry = {
+        Case.of(result.case).scenario: result for result in pool.imap(_run, [(f"{backend}/{n}", None) for n in names])
+    }
     for result in dry.values():
         if result.wrong:
             raise RuntimeError(f"{result.case} goes wrong without any fault: {'; '.join(result.wrong)}")

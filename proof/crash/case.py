@@ -197,7 +197,7 @@ class _Chain:
         return code
 
     async def _program(self, scenario: Scenario, striker: Striker, world: World) -> int:
-        is_last = striker._fault is None
+        is_last = striker.fault is None
         code = FINISHED
         striker.program = asyncio.ensure_future(scenario.program())
         try:
@@ -213,7 +213,7 @@ class _Chain:
             with world.unseen():
                 await self._judge(scenario)
             self._ledger.write("over")
-        elif code == GAVE_UP and striker._fault.mode == "cancel":
+        elif code == GAVE_UP and striker.fault.mode == "cancel":
             with world.unseen():
                 await self._handed_back(world)
         return code

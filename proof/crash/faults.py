@@ -1,9 +1,11 @@
 """What strikes, where, and how: `kill@before settling.commit#2`, or by the order of points alone `kill@#9`.
 
+One of these:
+
     kill        SIGKILL of the process
     error       what a driver raises when the database refuses, or has been away for too long
-    stall       stopped until others have taken over and finished; its own clock stands still meanwhile, so that nothing
-                but the fence in the database can stop it
+    stall       stopped until others have taken over and finished; its own clock stands still meanwhile, so that
+                nothing but the fence in the database can stop it
     freeze      the same, and its own clock jumps when it goes on, as after SIGSTOP or a suspended laptop
     cancel      the program's task is cancelled
     disconnect  PostgreSQL: the server ends the connection in use, or all that lie idle; SQLite, Turso: an I/O error
@@ -82,13 +84,14 @@ class Striker:
     """Counts the points that a process reaches, and strikes at the one that it was told."""
 
     def __init__(self, fault: Fault | None, world: World) -> None:
-        self._fault = fault
+        self.fault = fault
         self._world = world
         self._lock = threading.Lock()
         self._reached: Counter[Point] = Counter()
         self._between = 0
         self.points: list[tuple[Point, int]] = []
         self.struck = False
+        self._at = Point("before", "")
         self.program: asyncio.Task[None] | None = None
 
     @property
@@ -104,25 +107,26 @@ class Striker:
             nth = self._reached[point]
             self._between += point.phase in AROUND
             self.points.append((point, nth))
-            fault = self._fault
+            fault = self.fault
             if self.struck or fault is None or (point.phase not in AROUND and fault.point is None):
                 return None
             if (self._between if fault.point is None else nth) != fault.nth or fault.point not in (None, point):
                 return None
             self.struck = True
         self._world.ledger.write("fault", fault=str(fault), at=str(point), giving=self._world.giving)
-        strike: Callable[[Point], Awaitable[None] | None] = getattr(self, f"_{fault.mode}")
-        return strike(point)
+        strike: Callable[[], Awaitable[None] | None] = getattr(self, f"_{fault.mode}")
+        self._at = point
+        return strike()
 
-    def _kill(self, point: Point) -> None:
+    def _kill(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def _error(self, point: Point) -> None:
-        if point.phase in AROUND:
-            raise pgqrs.ConnectionFailed(f"injected {point}", ambiguous=point.phase == "after")
+    def _error(self) -> None:
+        if self._at.phase in AROUND:
+            raise pgqrs.ConnectionFailed(f"injected {self._at}", ambiguous=self._at.phase == "after")
         raise _refusal(self._world.store.config.backend)
 
-    def _stall(self, point: Point) -> Awaitable[None]:
+    def _stall(self) -> Awaitable[None]:
         return self._stop()
 
     _freeze = _stall
@@ -133,12 +137,12 @@ class Striker:
             await asyncio.sleep(0.001)
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    def _cancel(self, point: Point) -> Awaitable[None]:
+    def _cancel(self) -> Awaitable[None]:
         assert self.program is not None
         self.program.cancel()
         return asyncio.sleep(0)
 
-    def _disconnect(self, point: Point) -> None:
+    def _disconnect(self) -> None:
         if self._world.store.config.backend != "postgres":
             faults.connection.get().execute("rollback")
             raise _refusal(self._world.store.config.backend)
@@ -146,8 +150,8 @@ class Striker:
         connections = [used] if used is not None else list(self._world.store.database._pool._all)
         _terminate(self._world.store.config.dsn, [each.get_server_pid() for each in connections])
 
-    def _lost(self, point: Point) -> None:
-        raise ConnectionResetError(f"injected: the reply of {point.name} was lost")
+    def _lost(self) -> None:
+        raise ConnectionResetError(f"injected: the reply of {self._at.name} was lost")
 
 
 def _is_between_calls() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import pgqrs
@@ -20,7 +21,7 @@ class Outbox(Scenario):
     width = 2
     right = "sent"
 
-    async def handler(self, ctx, params):
+    async def handler(self, ctx):
         async def ship():
             self.did(ctx, "ship")
             await ctx.emit("order.shipped", {"n": 1})
@@ -59,12 +60,13 @@ class Scheduled(Scenario):
     # What has become due while nobody looked runs at once.
     width = 20
 
-    async def handler(self, ctx, params):
+    async def handler(self, ctx):
         slot = ctx.attributes["slot"]
         return await self.step(ctx, "tick", slot, label=f" {slot}")
 
     async def program(self):
         schedules = pgqrs.schedules(self.world.store)
+
         async def create():
             await schedules.create("every", "scheduled", every=1800, catch_up="all", overlap="allow")
 
@@ -93,7 +95,7 @@ class Scheduled(Scenario):
             assert times, f"{name} never fired"
             assert len(set(times)) == len(times), f"a slot of {name} fired twice"
             assert all(slot.run_id is not None for slot in slots), f"a slot of {name} was let go of"
-            gaps = {(one - other).total_seconds() for one, other in zip(times, times[1:], strict=False)}
+            gaps = {(one - other).total_seconds() for one, other in pairwise(times)}
             assert gaps <= {1800.0}, f"slots of {name} are missing: {gaps}"
         assert await self._is_done(), "a run has not ended"
 
@@ -172,7 +174,7 @@ class Prefixes(Scenario):
     async def prepare(self, store):
         await store.create_workflow("bill.one")
 
-    async def handler(self, ctx, params):
+    async def handler(self, ctx):
         return await self.step(ctx, "pay", 1)
 
     async def program(self):

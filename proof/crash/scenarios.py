@@ -45,7 +45,7 @@ class Scenario:
     # What the run must return.
     right: ClassVar[Any] = None
 
-    async def handler(self, ctx: Any, params: Any) -> Any:
+    async def handler(self, ctx: Any, *params: Any) -> Any:
         raise NotImplementedError
 
     def step(self, ctx: Any, name: str, value: Any = None, *, label: str = "", **options: Any) -> Any:
@@ -75,7 +75,7 @@ class Steps(Scenario):
     name = "steps"
     right = 6
 
-    async def handler(self, ctx, params):
+    async def handler(self, ctx):
         return sum([await self.step(ctx, name, value) for name, value in (("a", 1), ("b", 2), ("c", 3))])
 
 
@@ -83,13 +83,13 @@ class Loop(Scenario):
     """A plain function in a thread, with the same step again and again."""
 
     name = "loop"
-    right = [0, 1, 4, 9]
+    right: ClassVar[Any] = [0, 1, 4, 9]
 
     @property
     def handlers(self):
         return {"loop": self.plain}
 
-    def plain(self, ctx, params):
+    def plain(self, ctx):
         def square(n):
             self.world.effect(f"loop square {n}", key=ctx.idempotency_key)
             return n * n
@@ -100,9 +100,9 @@ class Loop(Scenario):
 class Branches(Scenario):
     name = "branches"
     width = 3
-    right = ["ab", "ab", "ab"]
+    right: ClassVar[Any] = ["ab", "ab", "ab"]
 
-    async def handler(self, ctx, params):
+    async def handler(self, ctx):
         async def branch(n):
             first = await self.step(ctx, "first", "a", label=f" {n}")
             return first + await self.step(ctx, "second", "b", label=f" {n}")
@@ -116,7 +116,7 @@ class StepRetry(Scenario):
     name = "step_retry"
     right = "third time"
 
-    async def handler(self, ctx, params):
+    async def handler(self, ctx):
         async def flaky():
             self.did(ctx, "flaky")
             if self.world.times("step_retry flaky") < 3:
@@ -131,7 +131,7 @@ class RunRetry(Scenario):
     name = "run_retry"
     right = "after"
 
-    async def handler(self, ctx, params):
+    async def handler(self, ctx):
         await self.step(ctx, "before")
         self.did(ctx, "between")
         if self.world.times("run_retry between") < 3:
@@ -146,7 +146,7 @@ class Sleep(Scenario):
     name = "sleep"
     right = "rested"
 
-    async def handler(self, ctx, params):
+    async def handler(self, ctx):
         await self.step(ctx, "before")
         await ctx.sleep(60)
         await self.step(ctx, "between")
@@ -166,9 +166,9 @@ class Signals(Scenario):
     """One sent before anybody waits, one while the run waits."""
 
     name = "signals"
-    right = ["early", "late"]
+    right: ClassVar[Any] = ["early", "late"]
 
-    async def handler(self, ctx, params):
+    async def handler(self, ctx):
         await self.step(ctx, "before")
         early = await ctx.wait_for("early")
         await self.step(ctx, "between")
@@ -189,9 +189,9 @@ class Pausing(Scenario):
     """Paused from outside before it began, and by itself for somebody's approval."""
 
     name = "pausing"
-    right = {"approved": 7}
+    right: ClassVar[Any] = {"approved": 7}
 
-    async def handler(self, ctx, params):
+    async def handler(self, ctx):
         await self.step(ctx, "before")
         answer = await ctx.pause("approval")
         await self.step(ctx, "after")
@@ -216,13 +216,13 @@ class Cancelled(Scenario):
     def handlers(self):
         return {"cancelled": self.handler, "cancelled_child": self.child}
 
-    async def handler(self, ctx, params):
+    async def handler(self, ctx):
         await self.step(ctx, "before")
         child = await ctx.spawn("cancelled_child")
         await child.result()
         await self.step(ctx, "never")
 
-    async def child(self, ctx, params):
+    async def child(self, ctx):
         await ctx.wait_for("nothing")
         await self.step(ctx, "never")
 
@@ -243,7 +243,7 @@ class CancelledAtWork(Scenario):
 
     name = "cancelled_at_work"
 
-    async def handler(self, ctx, params):
+    async def handler(self, ctx):
         async def cancel():
             self.did(ctx, "cancel")
             flow = pgqrs.workflow("cancelled_at_work")
@@ -261,13 +261,13 @@ class CancelledAtWork(Scenario):
 class Children(Scenario):
     name = "children"
     width = 4
-    right = [[1, 4, 9], 16]
+    right: ClassVar[Any] = [[1, 4, 9], 16]
 
     @property
     def handlers(self):
         return {"children": self.handler, "child": self.child}
 
-    async def handler(self, ctx, params):
+    async def handler(self, ctx):
         squares = await ctx.map("child", [1, 2, 3])
         await self.step(ctx, "between")
         last = await ctx.spawn("child", 4)
@@ -285,15 +285,14 @@ class Transactional(Scenario):
     """A step whose effect is in the database, and one outside of it on each side."""
 
     name = "transactional"
-    settings: ClassVar[dict[str, Any]] = {}
-    right = [1, 2]
+    right: ClassVar[Any] = [1, 2]
 
     async def prepare(self, store):
         await super().prepare(store)
         await self._payments(store, "drop table if exists {}")
         await self._payments(store, "create table {} (amount integer not null)")
 
-    async def handler(self, ctx, params):
+    async def handler(self, ctx):
         async def pay(tx):
             await tx.execute(f"insert into {self._table(self.world.store)} (amount) values (5)")
             tx.emit("paid", {"amount": 5})
@@ -328,7 +327,7 @@ class Restarted(Scenario):
     width = 3
     right = "done"
 
-    async def handler(self, ctx, params):
+    async def handler(self, ctx):
         await self.step(ctx, "first")
         await self.step(ctx, "second")
         if not any(line["name"] == "repair" for line in self.world.ledger.lines("acknowledged")):
@@ -359,11 +358,11 @@ class DeadLetter(Scenario):
         await store.create_workflow("mourner")
         await store.create_workflow("failing", dead_letter="mourner")
 
-    async def handler(self, ctx, params):
+    async def handler(self, ctx):
         await self.step(ctx, "before")
         raise pgqrs.PermanentError("broken")
 
-    async def mourn(self, ctx, params):
+    async def mourn(self, ctx):
         await self.step(ctx, "mourn")
 
     async def program(self):
