@@ -23,8 +23,5 @@ class Ledger:
         lines = [json.loads(line) for line in text.splitlines()]
         return [line for line in lines if not kind or line["kind"] == kind]
 
-    def has(self, kind: str) -> bool:
-        return bool(self.lines(kind))
-
     def close(self) -> None:
         os.close(self._file)

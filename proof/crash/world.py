@@ -21,6 +21,10 @@ class Stuck(Exception):
     """However far time went on, it did not come to its end."""
 
 
+class Over(Exception):
+    """Others have finished meanwhile: there is nothing left to do for a process that was stalled."""
+
+
 class World:
     """One process's view. The same program runs in the one that is struck and in those that recover."""
 
@@ -66,6 +70,7 @@ class World:
         finally:
             self.giving = ""
         self.ledger.write("acknowledged", name=name, answer=answer)
+        self._check_over()
         return answer
 
     async def trigger(self, workflow: str, params: Any = None, **options: Any) -> int:
@@ -92,8 +97,7 @@ class World:
                 await (await self.worker()).run_until_idle()
             else:
                 await work()
-            if self.ledger.has("over"):
-                return
+            self._check_over()
             with self.unseen():
                 if await is_done():
                     return
@@ -116,6 +120,11 @@ class World:
 
     async def run(self, workflow: str, run_id: int) -> Any:
         return await pgqrs.workflow(workflow).get_run(run_id, self.store)
+
+    def _check_over(self) -> None:
+        ends = [line["kind"] for line in self.ledger.lines() if line["kind"] in ("over", "reopened")]
+        if ends and ends[-1] == "over":
+            raise Over
 
     @contextmanager
     def unseen(self) -> Iterator[None]:
