@@ -54,7 +54,8 @@ def _late_effects(lines: list[dict[str, Any]], kind: type[Scenario]) -> list[str
         if woken["kind"] != "woken":
             continue
         late = [line["what"] for line in lines[at:] if line["kind"] == "effect" and line["pid"] == woken["who"]]
-        most = 0 if mode_of[woken["who"]] == "freeze" else kind.width
+        knows = mode_of[woken["who"]] == "freeze" and not kind.by_hand
+        most = 0 if knows else kind.width
         if len(late) > most:
             wrong.append(f"a stalled process went on with {late}")
     return wrong

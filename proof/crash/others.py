@@ -148,6 +148,7 @@ class QueueByHand(Queue):
     """Dequeued, extended, handed back once, archived."""
 
     name = "queue_by_hand"
+    by_hand = True
 
     async def _consume(self, consumer):
         while messages := await consumer.dequeue(2):

@@ -24,6 +24,10 @@ class Scenario:
     width: ClassVar[int] = 1
     # True where effects come with time: how many there are depends on how long recovery took.
     grows: ClassVar[bool] = False
+    # True where the program handles messages itself: nobody tells it that its time was up before it goes on.
+    by_hand: ClassVar[bool] = False
+    # True where plain code runs in threads, which stay.
+    threads: ClassVar[bool] = False
 
     world: World
 
@@ -83,6 +87,7 @@ class Loop(Scenario):
     """A plain function in a thread, with the same step again and again."""
 
     name = "loop"
+    threads = True
     right: ClassVar[Any] = [0, 1, 4, 9]
 
     @property
