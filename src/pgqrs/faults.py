@@ -5,7 +5,7 @@ Five kinds of point, told apart by phase:
     before   a store call is about to be made              messages.lease
     after    it has been made, nobody knows yet            messages.lease
     sql      a statement is about to be sent               lease_messages
-    commit   a transaction is about to be committed        messages.lease; of SQLite's, which are of many calls: all
+    commit   a transaction is about to be committed        messages.lease; all, where it is not of one call
     reply    it is carried out, its reply is on the way    messages.lease (PostgreSQL: elsewhere nothing can get lost)
 
 Production code asks `if faults.armed:` first, one attribute look-up, and only then calls `reach`.
@@ -111,7 +111,7 @@ def reach_commit(on: Any) -> None:
 
 def reach_reply(on: Any) -> None:
     """Called when a call is carried out and committed, and nobody knows: what is raised here is a lost reply."""
-    _reach_now(Point("reply", _call.get()), on)
+    _reach_now(Point("reply", _call.get() or "all"), on)
 
 
 def _reach_now(point: Point, on: Any) -> None:

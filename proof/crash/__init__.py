@@ -1,0 +1,190 @@
+"""Crash it at every point: each store call, each mode, each backend; pairs of faults; each statement (L1, L2, L3).
+
+    scenarios.py, others.py   small programs with a known right end, and their effects outside of the database
+    faults.py                 the modes: what strikes, and where it means something
+    case.py                   one case: fork, strike, recover with another process, check
+    check.py                  what must hold of the effects; what a stalled process may not have changed
+    plan.py                   which cases there are: learned from a dry run of each scenario
+    world.py, clock.py, ledger.py      what a program sees: store, time, and what cannot be taken back
+
+`CASE=sqlite/steps make proof LAYERS=crash` runs every case that begins so; a failure names its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from multiprocessing.pool import Pool
+from pathlib import Path
+
+from proof.crash import plan
+from proof.crash.case import SCENARIOS, Bench, Case, Result
+from proof.order import Order
+from proof.table import Row
+
+# Side by side: the smallest machine we care about has two cores.
+PROCESSES = 2
+# How many of each in the short form; with all backends they take three minutes on two idle cores.
+SHORT = {"points": 300, "statements": 60, "pairs": 60}
+WANTED = {"points": 2_500, "statements": 0, "pairs": 2_000}
+WORDS = {
+    "points": "crash points survived",
+    "statements": "killed at every statement",
+    "pairs": "pairs of faults survived",
+}
+DETAILS = Path(__file__).parent.parent / "results" / "crash-details.md"
+
+
+@dataclass(slots=True)
+class Tally:
+    """What came of one kind of cases, on one backend."""
+
+    counted: int = 0
+    survived: int = 0
+    # Its point was not reached this time, so that it proved nothing: branches that run side by side differ.
+    missed: int = 0
+    first_bad: str = ""
+    by_scenario: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, result: Result) -> None:
+        case = Case.of(result.case)
+        if result.struck < len(case.faults) and not result.wrong:
+            self.missed += 1
+            return
+        self.counted += 1
+        row = self.by_scenario.setdefault(case.scenario, [0, 0])
+        row[0] += 1
+        if result.wrong:
+            self.first_bad = self.first_bad or result.case
+            print(f"    {'; '.join(result.wrong)}\n    repeat with: {_command(result.case)}", flush=True)
+        else:
+            self.survived += 1
+            row[1] += 1
+
+
+def prove(order: Order) -> Iterator[Row]:
+    # In memory where that is possible: a killed process leaves its writes to the kernel, a disk would prove no more.
+    shared = Path("/dev/shm")
+    folder = Path(tempfile.mkdtemp(prefix="pgqrs-crash-", dir=shared if shared.is_dir() else order.folder))
+    tallies: dict[str, dict[str, Tally]] = {}
+    with multiprocessing.get_context("fork").Pool(PROCESSES, _begin, (folder, order.postgres)) as pool:
+        try:
+            for backend in order.on:
+                tallies[backend] = {}
+                yield from _on(backend, order, pool, tallies[backend])
+        finally:
+            pool.close()
+            pool.join()
+            shutil.rmtree(folder, ignore_errors=True)
+    if not os.environ.get("CASE"):
+        _write_details(tallies)
+
+
+def _on(backend: str, order: Order, pool: Pool, tallies: dict[str, Tally]) -> Iterator[Row]:
+    rng = random.Random(f"{order.seed} {backend}")
+    asked = os.environ.get("CASE", "")
+    names = [name for name in SCENARIOS if plan.may_begin(asked, f"{backend}/{name}")]
+    dry = {
+        Case.of(result.case).scenario: result for result in pool.imap(_run, [(f"{backend}/{n}", None) for n in names])
+    }
+    for result in dry.values():
+        if result.wrong:
+            raise RuntimeError(f"{result.case} goes wrong without any fault: {'; '.join(result.wrong)}")
+    everything = {
+        "points": plan.points(backend, dry),
+        "statements": plan.statements(backend, dry),
+    }
+    results: list[Result] = []
+    for what, planned in everything.items():
+        cases = _chosen(planned, what, order, rng, asked)
+        yield from _tell(what, backend, order, _carried_out(pool, cases, dry), tallies, results)
+    if asked:
+        # Thousands: one of them can be asked for by its name.
+        cases = [asked] if asked.count("/") == 3 else []
+    else:
+        cases = _chosen(plan.pairs(backend, results, rng), "pairs", order, rng, asked)
+    yield from _tell("pairs", backend, order, _carried_out(pool, cases, dry), tallies, [])
+
+
+def _chosen(cases: list[str], what: str, order: Order, rng: random.Random, asked: str) -> list[str]:
+    if asked:
+        return [case for case in cases if case.startswith(asked)]
+    return cases if order.full else rng.sample(cases, min(SHORT[what], len(cases)))
+
+
+def _carried_out(pool: Pool, cases: list[str], dry: dict[str, Result]) -> Iterator[Result]:
+    given = ((case, dry[Case.of(case).scenario].effects) for case in cases)
+    return pool.imap_unordered(_run, given)
+
+
+def _tell(
+    what: str,
+    backend: str,
+    order: Order,
+    results: Iterator[Result],
+    tallies: dict[str, Tally],
+    seen: list[Result],
+) -> Iterator[Row]:
+    began = time.monotonic()
+    tally = tallies[what] = Tally()
+    for result in results:
+        seen.append(result)
+        tally.add(result)
+    if not tally.counted and not tally.missed:
+        return
+    least = WANTED[what] if order.full and backend != "turso" and not os.environ.get("CASE") else 1
+    missed = f", {tally.missed} not reached" if tally.missed else ""
+    yield Row(
+        number=1,
+        what=WORDS[what],
+        on=backend,
+        seen=f"{tally.survived:,}/{tally.counted:,} in {len(tally.by_scenario)} scenarios{missed}",
+        wanted=f"all of at least {least:,}" if least > 1 else "all",
+        good=tally.survived == tally.counted >= least,
+        command=_command(tally.first_bad or backend),
+        seconds=time.monotonic() - began,
+    )
+
+
+def _command(case: str) -> str:
+    return f"CASE='{case}' ON={case.partition('/')[0]} make proof LAYERS=crash"
+
+
+def _write_details(tallies: dict[str, dict[str, Tally]]) -> None:
+    """Survived of counted, for each scenario."""
+    columns = [(backend, what) for backend, found in tallies.items() for what in found]
+    lines = ["| scenario |" + "".join(f" {backend} {what} |" for backend, what in columns)]
+    lines.append("|---|" + "---|" * len(columns))
+    for name in SCENARIOS:
+        cells = []
+        for backend, what in columns:
+            counted, survived = tallies[backend][what].by_scenario.get(name, (0, 0))
+            cells.append(f" {survived}/{counted} |")
+        lines.append(f"| {name} |" + "".join(cells))
+    DETAILS.parent.mkdir(exist_ok=True)
+    DETAILS.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+# -- in the processes of the pool --------------------------------------------------------------------------------
+
+_bench: Bench | None = None
+
+
+def _begin(folder: Path, postgres: str) -> None:
+    global _bench  # noqa: PLW0603 - one for each process of the pool
+    _bench = Bench(folder / str(os.getpid()), postgres)
+
+
+def _run(given: tuple[str, dict[str, int] | None]) -> Result:
+    assert _bench is not None
+    text, expected = given
+    with contextlib.suppress(KeyboardInterrupt):
+        return _bench.run(Case.of(text), expected)
+    return Result(text)

@@ -1,0 +1,200 @@
+"""What strikes, where, and how: `kill@before settling.commit#2`, or by the order of points alone `kill@#9`.
+
+One of these:
+
+    kill        SIGKILL of the process
+    error       what a driver raises when the database refuses, or has been away for too long
+    stall       stopped until others have taken over and finished; its own clock stands still meanwhile, so that
+                nothing but the fence in the database can stop it
+    freeze      the same, and its own clock jumps when it goes on, as after SIGSTOP or a suspended laptop
+    cancel      the program's task is cancelled
+    disconnect  PostgreSQL: the server ends the connection in use, or all that lie idle; SQLite, Turso: an I/O error
+                that ends the transaction
+    lost        carried out and committed, but the reply is lost; PostgreSQL, elsewhere there is no way to lose it
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pgqrs
+from pgqrs import faults
+from pgqrs.faults import Point
+from proof.crash.world import World
+
+AROUND = ("before", "after")
+INSIDE = ("sql", "commit")
+_TEXT = re.compile(r"(?P<mode>\w+)@(?:(?P<phase>\w+) (?P<name>[\w.]+))?#(?P<nth>\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The `nth` time that the point is reached; without a point, the `nth` that lies between two store calls."""
+
+    mode: str
+    nth: int
+    point: Point | None = None
+
+    @classmethod
+    def of(cls, text: str) -> Fault:
+        found = _TEXT.fullmatch(text)
+        if found is None:
+            raise ValueError(f"not a fault: {text!r}; say it like kill@before settling.commit#2")
+        point = Point(found["phase"], found["name"]) if found["phase"] else None
+        return cls(found["mode"], int(found["nth"]), point)
+
+    def __str__(self) -> str:
+        return f"{self.mode}@{self.point or ''}#{self.nth}"
+
+
+def modes(backend: str, phase: str) -> list[str]:
+    """What can strike there; what means nothing there is left out, and so is never counted."""
+    several = backend != "turso"
+    match phase:
+        case "before":
+            found = ["kill", "error", "cancel"]
+        case "after":
+            # An error after the commit: only a server can be away by then.
+            found = ["kill", "cancel", *(["error"] if backend == "postgres" else [])]
+        case "sql" | "commit":
+            found = ["kill", "error", "disconnect"]
+        case _:
+            return ["lost"]
+    if phase in AROUND:
+        # Turso lets nobody else use the file while the stalled process has it.
+        found += ["stall", "freeze"] if several else []
+        found += ["disconnect"] if backend == "postgres" else []
+    return found
+
+
+class Injected(Exception):
+    """Says in a message that it was we."""
+
+
+class Striker:
+    """Counts the points that a process reaches, and strikes at the one that it was told."""
+
+    def __init__(self, fault: Fault | None, world: World) -> None:
+        self.fault = fault
+        self._world = world
+        self._lock = threading.Lock()
+        self._reached: Counter[Point] = Counter()
+        self._between = 0
+        self.points: list[tuple[Point, int]] = []
+        self.struck = False
+        self._at = Point("before", "")
+        self.program: asyncio.Task[None] | None = None
+
+    @property
+    def between(self) -> int:
+        """How many points lay between two store calls."""
+        return self._between
+
+    def __call__(self, point: Point) -> Awaitable[None] | None:
+        if self._world.looking or (point.phase in AROUND and not _is_between_calls()):
+            return None
+        with self._lock:
+            self._reached[point] += 1
+            nth = self._reached[point]
+            self._between += point.phase in AROUND
+            self.points.append((point, nth))
+            fault = self.fault
+            if self.struck or fault is None or (point.phase not in AROUND and fault.point is None):
+                return None
+            if (self._between if fault.point is None else nth) != fault.nth or fault.point not in (None, point):
+                return None
+            self.struck = True
+        self._world.ledger.write("fault", fault=str(fault), at=str(point), giving=self._world.giving)
+        strike: Callable[[], Awaitable[None] | None] = getattr(self, f"_{fault.mode}")
+        self._at = point
+        return strike()
+
+    def _kill(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _error(self) -> None:
+        if self._at.phase in AROUND:
+            raise pgqrs.ConnectionFailed(f"injected {self._at}", ambiguous=self._at.phase == "after")
+        raise _refusal(self._world.store.config.backend)
+
+    def _stall(self) -> Awaitable[None]:
+        return self._stop()
+
+    _freeze = _stall
+
+    async def _stop(self) -> None:
+        """Where no transaction of this process keeps the others out: those end first."""
+        while not _is_quiet(self._world.store):
+            await asyncio.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _cancel(self) -> Awaitable[None]:
+        assert self.program is not None
+        self.program.cancel()
+        return asyncio.sleep(0)
+
+    def _disconnect(self) -> None:
+        if self._world.store.config.backend != "postgres":
+            faults.connection.get().execute("rollback")
+            raise _refusal(self._world.store.config.backend)
+        used = faults.connection.get()
+        connections = [used] if used is not None else list(self._world.store.database._pool._all)
+        _terminate(self._world.store.config.dsn, [each.get_server_pid() for each in connections])
+
+    def _lost(self) -> None:
+        raise ConnectionResetError(f"injected: the reply of {self._at.name} was lost")
+
+
+def _is_between_calls() -> bool:
+    """Not in a part of another store call: that is one transaction with the whole."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return not faults.call_under_way()
+
+
+def _refusal(backend: str) -> Exception:
+    if backend == "postgres":
+        import asyncpg
+
+        return asyncpg.QueryCanceledError("injected: canceling statement due to statement timeout")
+    if backend == "turso":
+        import turso
+
+        return turso.OperationalError("injected: disk I/O error")
+    return sqlite3.OperationalError("injected: disk I/O error")
+
+
+def _is_quiet(store: pgqrs.Store) -> bool:
+    db: Any = store.database
+    if store.config.backend == "postgres":
+        return len(db._pool._idle) == db._pool._count
+    other = sqlite3.connect(store.config.path, timeout=0, isolation_level=None)
+    try:
+        other.execute("begin immediate")
+    except sqlite3.OperationalError:
+        return False
+    finally:
+        # Nothing of this process runs between this and the stop: neither loop nor, without work from it, writer.
+        other.close()
+    return True
+
+
+def _terminate(dsn: str, pids: list[int]) -> None:
+    """The server ends these connections, and they are gone when this returns."""
+    import psycopg
+
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        for pid in pids:
+            # With a timeout in milliseconds it waits until the backend is gone.
+            admin.execute("select pg_terminate_backend(%s, 30000)", (pid,))
