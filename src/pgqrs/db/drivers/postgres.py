@@ -344,8 +344,10 @@ async def _rolled_back(connection: Any) -> None:
     rollback.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
         await asyncio.shield(rollback)
+    except Exception:  # noqa: BLE001 - what the caller has to tell is more than that
+        _end(connection)
     except BaseException:
-        # Cancelled once more, or broken: the pool must not get a connection that is still busy.
+        # Cancelled once more: the pool must not get a connection that is still busy.
         _end(connection)
         raise
 
