@@ -252,6 +252,9 @@ class PostgresDriver:
         except Exception as error:
             if isinstance(error, _UNFIT):
                 _end(connection)
+            if isinstance(error, TimeoutError) and connection is not None:
+                # Whatever made this one hang has happened to the others, too: do not try them one by one.
+                self._pool.end_idle()
             in_doubt = committing or (sent and kind is Kind.STATEMENT and not self.pooled)
             explained = self._explained(error, in_doubt=in_doubt)
             if explained is error:
