@@ -107,14 +107,14 @@ async def test_a_worker_whose_heartbeats_are_swallowed_fences_itself(live_store,
     later = []
 
     async def handler(ctx):
-        if ctx.attempt > 1:
-            return "taken over"
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        later.append(await ctx.step("later", lambda: 1))
+        if ctx.attempt == 1:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+            later.append(await ctx.step("later", lambda: 1))
+        return "taken over"
 
     async with working(config, handler, dsn=door.dsn, lease_seconds=1, command_timeout_seconds=1):
         beaten = threading.Event()
@@ -293,7 +293,9 @@ async def test_a_hint_that_cannot_be_sent_does_not_fail_the_enqueue(live_store, 
 
 
 @pytest.mark.row("B4.24")
-@pytest.mark.parametrize("payload", ["", "*", "'; drop table pgqrs_messages; --", "1," * 3000, "9" * 7000, "\U0001f600"])
+@pytest.mark.parametrize(
+    "payload", ["", "*", "'; drop table pgqrs_messages; --", "1," * 3000, "9" * 7000, "\U0001f600"]
+)
 async def test_a_notification_of_anybody_is_a_reason_to_look_and_nothing_more(live_store, config, payload):
     await live_store.create_queue("tasks")
     consumer = await live_store.consumer("tasks")
