@@ -67,7 +67,7 @@ async def test_what_a_person_does_at_any_moment_of_a_runs_life_holds(store, flow
     moments = [(point, nth) for point, times in counted.items() for nth in range(1, times + 1)]
     assert len(moments) >= 12
     if not os.environ.get("PGQRS_SOAK"):
-        # Each verb at moments of its own; all of them at all in `make soak`.
+        # Each verb at moments of its own; all of them at all with PGQRS_SOAK=1.
         moments = moments[ACTS.index(act) :: len(ACTS)]
     for point, nth in moments:
         run_id = await flow.trigger().execute(store)
