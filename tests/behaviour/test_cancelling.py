@@ -48,6 +48,7 @@ async def test_a_handler_is_told_long_before_its_next_heartbeat(live_store, else
     assert (run.status, run.last_error) == ("CANCELLED", "enough")
 
 
+@pytest.mark.row("B8.1")
 async def test_no_step_begins_after_the_worker_has_heard(live_store, elsewhere):
     began, heard, stepped = asyncio.Event(), asyncio.Event(), []
 

@@ -45,6 +45,7 @@ async def test_a_message_in_its_last_lease_is_not_dead_yet(store, admin, consume
     assert (await admin.queue_metrics("tasks")).archived == 1
 
 
+@pytest.mark.row("B8.9")
 async def test_a_dead_letter_does_not_block_those_behind_it(store, admin, consumer, clock):
     await let_die(store, consumer, clock, "poison")
     await (await store.producer("tasks")).enqueue("fine")

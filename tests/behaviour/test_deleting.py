@@ -49,6 +49,7 @@ async def test_a_restored_run_goes_on_where_it_was(store, flow, run, clock):
     assert (await run(handler, run_id=later)).output() == "later"
 
 
+@pytest.mark.row("B8.3")
 async def test_whoever_runs_a_deleted_run_writes_nothing(store, flow, run):
     run_id = await flow.trigger("x").execute(store)
     [held] = await claim(store)
@@ -117,6 +118,7 @@ async def test_a_run_whose_key_has_gone_to_another_cannot_be_restored(store, flo
     assert (await flow.get_run(old, store)).deleted_at is not None
 
 
+@pytest.mark.row("B8.13")
 async def test_whoever_waits_for_a_deleted_run_is_told(live_store):
     await live_store.create_workflow("flow")
     flow = pgqrs.workflow("flow")

@@ -95,6 +95,7 @@ async def test_age_counts_from_when_a_message_became_visible(producer, consumer,
     assert await payloads(consumer) == ["at once", "delayed"]
 
 
+@pytest.mark.row("B7.12")
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
@@ -132,6 +133,7 @@ async def test_a_value_that_cannot_be_stored_stops_the_whole_call_and_names_its_
     assert (await pgqrs.admin(store).queue_metrics("tasks")).ready == 0
 
 
+@pytest.mark.row("B7.7")
 async def test_a_payload_over_the_limit_is_refused_before_it_is_sent(store, producer):
     limit = store.config.max_payload_bytes
     await producer.enqueue("x" * (limit - 2))
@@ -151,6 +153,7 @@ async def test_too_many_in_one_call_are_refused(producer, monkeypatch):
         await producer.enqueue_many(range(4))
 
 
+@pytest.mark.row("B5.12")
 async def test_a_burst_of_concurrent_producers_loses_and_doubles_nothing(store, producer, consumer):
     import asyncio
 

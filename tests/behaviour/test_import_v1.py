@@ -49,6 +49,7 @@ async def old(store, config):
     return store
 
 
+@pytest.mark.row("B10.4")
 async def test_executions_become_runs_and_unfinished_ones_go_on_from_their_last_step(old, clock):
     admin = pgqrs.admin(old)
 

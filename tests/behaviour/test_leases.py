@@ -83,6 +83,7 @@ async def test_a_stale_holder_changes_nothing(store, producer, alice, bob, clock
     await held.archive()
 
 
+@pytest.mark.row("B1.5")
 async def test_the_same_consumer_that_takes_its_own_message_again_is_fenced_from_its_first_try(
     producer, alice, clock
 ):
@@ -291,6 +292,7 @@ async def test_a_bad_lease_is_refused(producer, alice, seconds):
         await alice.dequeue(lease_seconds=seconds)
 
 
+@pytest.mark.row("B7.9")
 async def test_a_stored_payload_that_cannot_be_read_hurts_only_itself(store, producer, alice):
     from pgqrs.db.queries import Query
 

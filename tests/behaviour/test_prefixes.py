@@ -126,6 +126,7 @@ async def test_priority_counts_across_the_queues_of_a_prefix(store):
 # -- no handler ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.row("B8.11")
 async def test_a_run_without_a_handler_waits_for_one_and_then_fails(store, clock):
     [run_id] = await triggered(store, "billing.unknown")
     flow = pgqrs.workflow("billing.unknown")
@@ -194,6 +195,7 @@ async def test_a_live_worker_is_one_that_serves_the_prefix(store, caplog):
 # -- lease seconds and concurrency per workflow ------------------------------------------------------------
 
 
+@pytest.mark.row("B8.6")
 async def test_a_workflow_has_its_own_lease_and_concurrency(store, clock):
     running, most = 0, 0
 

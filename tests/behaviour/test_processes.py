@@ -90,6 +90,7 @@ async def test_a_message_of_another_process_is_heard_of_at_once(ready, config, p
     assert statistics.median(milliseconds) < 500
 
 
+@pytest.mark.row("B5.4")
 async def test_many_processes_with_many_tasks_lose_and_double_nothing(ready, config, processes, tmp_path):
     shape = (8, 8, 157) if os.environ.get("PGQRS_SOAK") else (4, 4, 10)
     count, tasks, each = shape

@@ -479,6 +479,7 @@ async def test_runs_can_be_deleted_once_whatever_the_policies_say(past, retentio
     assert await left(past) == [other, failed, fresh]
 
 
+@pytest.mark.row("B8.13")
 async def test_whoever_waits_for_a_run_that_is_deleted_is_told(live_store):
     await live_store.create_workflow("flow")
     run_id = await pgqrs.workflow("flow").trigger(1).execute(live_store)

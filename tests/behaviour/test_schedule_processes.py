@@ -38,6 +38,7 @@ async def start(config, tmp_path):
         process.stdin.close()
 
 
+@pytest.mark.row("B6.7")
 @pytest.mark.timeout(400)
 async def test_each_slot_fires_exactly_once_while_schedulers_are_killed(start, live_store, config, tmp_path):
     await live_store.create_workflow("flow")

@@ -160,6 +160,7 @@ async def test_creating_the_same_again_changes_nothing(schedules, clock):
     assert again == first
 
 
+@pytest.mark.row("B6.8")
 async def test_another_cadence_counts_from_the_change_on(schedules, scheduler, clock):
     await schedules.create("s", "flow", cron="0 * * * *")
     clock.advance(minutes=90)
@@ -194,6 +195,7 @@ async def test_a_change_keeps_the_pause(schedules, scheduler, clock):
     assert await scheduler.fire_due() == 0
 
 
+@pytest.mark.row("B6.8")
 async def test_a_schedule_deleted_while_due_triggers_nothing(schedules, scheduler, clock):
     await schedules.create("s", "flow", cron="* * * * *")
     clock.advance(minutes=1)
@@ -341,6 +343,7 @@ async def test_a_queue_of_slots_is_bounded(schedules, scheduler, clock, monkeypa
 # -- catching up -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.row("B6.6")
 @pytest.mark.parametrize("absent", [1, 10, 10_000])
 @pytest.mark.parametrize(("catch_up", "limit"), [("none", 1), ("last", 1), ("all", 20)])
 async def test_an_absence_is_made_up_for_as_the_policy_says(
@@ -369,6 +372,7 @@ async def test_none_lets_go_of_a_slot_that_is_over_a_minute_old(schedules, sched
     assert await history(schedules) == [(60, "missed")]
 
 
+@pytest.mark.row("B6.6")
 async def test_a_thousand_slots_are_made_up_for_at_once(schedules, scheduler, store, clock):
     await schedules.create("s", "flow", every=1, overlap="allow", catch_up="all", catch_up_limit=1000)
     clock.advance(10_000)
@@ -399,6 +403,7 @@ async def test_jitter_delays_each_run_by_a_share_of_its_own(schedules, scheduler
 # -- many who look, some who die -------------------------------------------------------------------------
 
 
+@pytest.mark.row("B6.7")
 async def test_two_schedulers_at_once_trigger_each_slot_once(schedules, store, connect, clock, config):
     other = store if config.backend == "turso" else await connect()
     for n in range(10):
@@ -437,6 +442,7 @@ async def test_a_death_before_the_commit_leaves_nothing_half_written(schedules, 
     assert await history(schedules) == [(1, "fired")]
 
 
+@pytest.mark.row("B6.3")
 async def test_a_clock_that_goes_back_repeats_nothing_and_loses_nothing(schedules, scheduler, store, clock):
     await schedules.create("s", "flow", cron="* * * * *", overlap="allow", catch_up="all")
     clock.advance(minutes=3)

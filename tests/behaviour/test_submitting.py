@@ -35,6 +35,7 @@ async def test_higher_priority_comes_first_within_one_workflow_and_across(store)
     assert order[3:] == ["a0", "b-1"]
 
 
+@pytest.mark.row("B8.10")
 async def test_a_short_queue_is_not_starved_by_the_backlog_of_another(store):
     for name in ("backlog", "short"):
         await store.create_workflow(name)
@@ -84,6 +85,7 @@ async def test_the_same_key_and_input_give_the_same_run(store, flow):
     assert len(await flow.runs(store)) == 2
 
 
+@pytest.mark.row("B7.11")
 @pytest.mark.parametrize("params", [{"a": 2}, {"a": 1.0}, {"a": True}, None, [{"a": 1}]])
 async def test_the_same_key_with_another_input_is_a_conflict(store, flow, params):
     first = await flow.trigger({"a": 1}, idempotency_key="order-1").execute(store)
@@ -103,6 +105,7 @@ async def test_a_key_is_one_for_all_workflows(store, flow):
         await pgqrs.workflow("other").trigger(1, idempotency_key="k").execute(store)
 
 
+@pytest.mark.row("B7.11")
 async def test_a_finished_run_keeps_its_key_and_a_deleted_one_does_not(store, flow, run):
     async def handler(ctx, params):
         return params
@@ -117,6 +120,7 @@ async def test_a_finished_run_keeps_its_key_and_a_deleted_one_does_not(store, fl
     assert await flow.trigger(2, idempotency_key="k").execute(store) == anew
 
 
+@pytest.mark.row("B7.11")
 @pytest.mark.timeout(300)
 async def test_a_thousand_concurrent_triggers_with_one_key_make_one_run(store, connect, flow):
     stores = [store] if store.config.backend == "turso" else [store, *[await connect() for _ in range(3)]]
@@ -163,6 +167,7 @@ async def test_a_conflict_among_many_leaves_none_of_them(store, flow):
     assert len(await flow.runs(store)) == 1
 
 
+@pytest.mark.row("B7.11")
 @pytest.mark.parametrize("key", ["", "x" * 501, "a\0b", "line\nbreak", 7])
 async def test_a_key_that_cannot_be_one_is_refused(store, flow, key):
     with pytest.raises(pgqrs.ConfigError, match="idempotency key"):
@@ -187,6 +192,7 @@ async def test_a_child_of_a_workflow_that_cannot_be_is_refused(run, name):
     assert (done.status, done.error["type"]) == ("ERROR", "ConfigError")
 
 
+@pytest.mark.row("B7.12")
 @pytest.mark.parametrize(
     ("options", "told"), [({"eta": 5}, "it takes priority"), ({"attributes": "c42"}, "attributes must be a dict")]
 )
@@ -202,6 +208,7 @@ async def test_waiting_for_many_runs_is_refused(flow):
         flow.trigger_many([1, 2]).wait()
 
 
+@pytest.mark.row("B1.2")
 async def test_a_kill_before_all_of_a_run_is_written_leaves_nothing_of_it(store, flow):
     class Killed(Exception):
         pass

@@ -93,6 +93,7 @@ async def test_a_resumed_queue_wakes_its_consumers(ready):
     assert [m.payload for m in await asyncio.wait_for(task, 1.5)] == ["x"]
 
 
+@pytest.mark.row("B4.4", "B4.24")
 async def test_without_any_hint_polling_finds_the_message(ready, monkeypatch):
     monkeypatch.setattr("pgqrs.db.hints.Hints.wake", lambda *_: None)
     consumer, producer = await ready.consumer("tasks"), await ready.producer("tasks")
@@ -188,6 +189,7 @@ async def test_a_message_that_waited_behind_slow_ones_is_still_the_consumers(sto
     await messages.aclose()
 
 
+@pytest.mark.row("B4.25")
 async def test_an_idle_worker_asks_at_most_once_a_second(live_store):
     await live_store.create_workflow("flow")
     worker = await pgqrs.consumer("w", 0, "flow").handler(lambda ctx, n: n).create(live_store)

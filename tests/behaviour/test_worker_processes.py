@@ -50,6 +50,7 @@ def steps_begun(ledger):
     return Counter(effect.step for effect in effects(ledger))
 
 
+@pytest.mark.row("B1.1")
 async def test_the_run_of_a_killed_worker_goes_on_elsewhere_within_its_lease(start, live_store, flow, ledger, config):
     first = await start("wait", lease_seconds=2)
     run_id = await flow.trigger(None).execute(live_store)
@@ -73,6 +74,7 @@ async def test_the_run_of_a_killed_worker_goes_on_elsewhere_within_its_lease(sta
     ]
 
 
+@pytest.mark.row("B1.15")
 async def test_a_stopping_worker_hands_over_at_once_and_no_attempt_is_used(start, live_store, flow, ledger, config):
     here, there = await start("wait"), await start("wait")
     run_id = await flow.trigger(None, max_attempts=2).execute(live_store)
@@ -115,6 +117,7 @@ async def freeze(process, store):
     raise AssertionError("it was in the middle of a write each time")
 
 
+@pytest.mark.row("B1.4", "B6.4")
 @pytest.mark.parametrize("trap", ["hear", "hear-before"])
 async def test_a_worker_that_slept_through_its_lease_records_and_starts_nothing(
     start, live_store, flow, ledger, trap
@@ -143,6 +146,7 @@ async def test_a_worker_that_slept_through_its_lease_records_and_starts_nothing(
     assert own == (["one", "two"] if trap == "hear" else ["one"])
 
 
+@pytest.mark.row("B2.1")
 async def test_a_step_that_blocks_the_event_loop_for_five_leases_runs_once(start, live_store, flow, ledger):
     await start("block:5", lease_seconds=1)
     run_id = await flow.trigger(None).execute(live_store)
@@ -154,6 +158,7 @@ async def test_a_step_that_blocks_the_event_loop_for_five_leases_runs_once(start
     assert [(e.step, e.attempt) for e in effects(ledger)] == [("one", 1), ("two", 1), ("three", 1)]
 
 
+@pytest.mark.row("B1.14")
 async def test_a_run_that_kills_its_workers_ends_in_error(start, live_store, flow, ledger):
     run_id = await flow.trigger(None, max_attempts=2).execute(live_store)
 
@@ -169,6 +174,7 @@ async def test_a_run_that_kills_its_workers_ends_in_error(start, live_store, flo
     assert [(e.step, e.attempt) for e in effects(ledger)] == [("one", 1), ("two", 1), ("two", 2)]
 
 
+@pytest.mark.row("B6.11")
 @pytest.mark.timeout(900)
 async def test_runs_asleep_cost_rows_and_not_memory(live_store, flow, config):
     count = 100_000 if os.environ.get("PGQRS_SOAK") else 2_000

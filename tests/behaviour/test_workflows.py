@@ -182,6 +182,7 @@ async def test_a_run_that_sleeps_often_does_not_use_up_its_attempts(run, clock):
     assert (asleep.status, asleep.output()) == ("SUCCESS", "awake")
 
 
+@pytest.mark.row("B8.2")
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_signal_is_consumed_once_whenever_it_was_sent(run, store, flow, when):
     async def handler(ctx, params):
@@ -239,6 +240,7 @@ async def test_the_failure_of_a_child_reaches_its_parent(run):
     assert (await run(handler, 0)).output() == "PermanentError: no"
 
 
+@pytest.mark.row("B8.5")
 async def test_cancel_reaches_the_children(run, store, flow):
     async def handler(ctx, n: int):
         return await ctx.wait_for("never") if n else await (await ctx.spawn("flow", 1)).result()
@@ -334,6 +336,7 @@ async def test_a_sleep_in_one_branch_lets_the_others_finish_their_work(run, cloc
     assert done == [0, 1, 2]
 
 
+@pytest.mark.row("B2.14")
 async def test_changed_code_parks_the_run_and_names_both_steps(run, clock):
     async def before(ctx, params):
         await ctx.step("charge", lambda: 1)
@@ -453,6 +456,7 @@ async def test_an_error_that_the_handler_caught_is_caught_again_in_a_replay(run,
     assert calls == ["charge", "refund"]
 
 
+@pytest.mark.row("B2.10")
 async def test_swallowing_the_suspension_fails_loudly(run):
     async def handler(ctx, params):
         try:
@@ -554,6 +558,7 @@ async def test_a_run_can_be_triggered_from_sql(run, store, flow, config, clock):
     assert (done.output(), done.priority, done.max_attempts) == (2, 7, 5)
 
 
+@pytest.mark.row("B4.28")
 @pytest.mark.backends("sqlite")
 async def test_a_run_can_be_triggered_in_the_callers_transaction(run, store, flow, config, clock):
     import sqlite3
@@ -643,6 +648,7 @@ async def test_what_a_step_was_called_with_is_kept_when_it_is_small(run):
     assert steps["large"].input is None
 
 
+@pytest.mark.row("B3.1")
 @pytest.mark.backends("sqlite")
 async def test_a_first_signal_drains_and_a_second_hands_back(connect):
     import os

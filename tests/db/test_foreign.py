@@ -343,6 +343,7 @@ async def enqueue(db: Enlisted, *payloads: str) -> list[int]:
 # -- the transaction is the caller's -------------------------------------------------------------------------
 
 
+@pytest.mark.row("B4.28")
 async def test_a_message_is_there_once_the_caller_commits(installed, caller, db):
     await enqueue(db, *PAYLOADS)
     before = await installed.stored()
@@ -352,6 +353,7 @@ async def test_a_message_is_there_once_the_caller_commits(installed, caller, db)
     assert await installed.stored() == PAYLOADS
 
 
+@pytest.mark.row("B4.28")
 async def test_a_message_goes_with_the_transaction_that_is_rolled_back(installed, caller, db):
     await enqueue(db, "1")
     await caller.rollback()
@@ -359,6 +361,7 @@ async def test_a_message_goes_with_the_transaction_that_is_rolled_back(installed
     assert await installed.stored() == []
 
 
+@pytest.mark.row("B4.28")
 async def test_a_message_goes_with_its_savepoint_alone(installed, caller, db):
     await enqueue(db, '"kept"')
     undo = await caller.savepoint()

@@ -43,6 +43,7 @@ async def test_installing_again_changes_nothing(db):
     assert await migrations.shape(db) == before
 
 
+@pytest.mark.row("B10.4")
 async def test_a_schema_migrated_step_by_step_equals_a_fresh_one(db, config, tmp_path):
     for migration in migrations.all_migrations():
         assert await migrations.install(db, up_to=migration.version) == migration.version
@@ -57,6 +58,7 @@ async def test_a_schema_migrated_step_by_step_equals_a_fresh_one(db, config, tmp
     assert stepwise.columns == expected.columns
 
 
+@pytest.mark.row("B10.4")
 @pytest.mark.parametrize("golden", GOLDEN, ids=lambda file: file.stem)
 async def test_each_schema_is_as_it_was_released(db, golden):
     """Released migrations do not change: a change of this file means that a new migration was due."""
@@ -67,6 +69,7 @@ async def test_each_schema_is_as_it_was_released(db, golden):
     assert lines == golden.read_text(encoding="utf-8").splitlines()
 
 
+@pytest.mark.row("B10.3", "B10.6")
 async def test_a_newer_schema_is_refused_with_the_way_out(db, connect):
     await migrations.install(db)
     newer = migrations.latest_version() + 1
@@ -97,6 +100,7 @@ async def test_verify_is_content_with_an_installed_schema(store):
     await pgqrs.admin(store).verify()
 
 
+@pytest.mark.row("B10.2")
 @pytest.mark.parametrize(
     ("damage", "lack"),
     [
@@ -116,6 +120,7 @@ async def test_verify_names_what_is_missing(store, damage, lack):
     assert lack in str(caught.value)
 
 
+@pytest.mark.row("B10.1")
 @pytest.mark.several_processes
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("attempt", range(20 if os.environ.get("PGQRS_SOAK") else 1))
@@ -130,6 +135,7 @@ async def test_twelve_processes_install_at_once(config, connect, attempt):
     assert codes == [0] * 12
 
 
+@pytest.mark.row("B3.4", "B10.1")
 @pytest.mark.several_processes
 async def test_a_kill_at_any_statement_of_the_installation_leaves_it_installable(config, connect):
     """A child is killed before each statement in turn; after each, the schema is either absent or whole."""

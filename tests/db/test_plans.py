@@ -48,6 +48,7 @@ async def filled(store):
     return store
 
 
+@pytest.mark.row("B4.21")
 async def test_no_hot_statement_walks_a_table_or_sorts_a_backlog(filled):
     postgres = filled.database.dialect.is_postgres
     for name in HOT.keys() - (SQLITE_ONLY if postgres else POSTGRES_ONLY):
@@ -65,6 +66,7 @@ async def test_no_hot_statement_walks_a_table_or_sorts_a_backlog(filled):
         assert not walked, f"{name}: {nodes}"
 
 
+@pytest.mark.row("B4.22")
 async def test_a_lease_reads_the_ready_index(filled):
     postgres = filled.database.dialect.is_postgres
     for name in (
@@ -75,6 +77,7 @@ async def test_a_lease_reads_the_ready_index(filled):
         assert any("pgqrs_messages_ready" in node for node in nodes), nodes
 
 
+@pytest.mark.row("B4.21")
 async def test_a_lease_takes_the_head_although_higher_priorities_wait_for_their_time(filled):
     queue = await queues.get(filled.database, "tasks")
 

@@ -29,6 +29,7 @@ async def filled(store):
     return store
 
 
+@pytest.mark.row("B4.21")
 @pytest.mark.parametrize("name", HOT)
 async def test_no_statement_of_a_batch_walks_a_table(filled, name):
     module, params = HOT[name]

@@ -32,6 +32,7 @@ async def count(db) -> int:
     return (await db.fetch(COUNT))[0][0]
 
 
+@pytest.mark.row("B5.13")
 @pytest.mark.parametrize(("pragma", "value"), [("journal_mode", "wal"), ("synchronous", 2), ("foreign_keys", 1)])
 async def test_every_connection_is_durable_and_strict(db, pragma, value):
     for kind in (Kind.UNIT, Kind.READ):
@@ -112,6 +113,7 @@ async def test_a_commit_that_fails_is_tried_one_by_one(db):
     assert await count(db) == 11
 
 
+@pytest.mark.row("B5.9")
 async def test_the_event_loop_goes_on_while_the_writer_works(db):
     ticks = 0
 
@@ -147,6 +149,7 @@ async def test_awaiting_something_else_inside_a_unit_is_refused(db):
         await db.perform(work, kind=Kind.UNIT, idempotent=False)
 
 
+@pytest.mark.row("B2.18")
 async def test_two_event_loops_may_share_one_store(db):
     def in_another_loop():
         asyncio.run(db.execute(INSERT, x="from afar"))
@@ -183,6 +186,7 @@ async def test_nothing_is_left_running_after_close(tmp_path):
     assert not [t.name for t in threading.enumerate() if t.name.startswith("pgqrs-") and "code" not in t.name]
 
 
+@pytest.mark.row("B2.17")
 async def test_a_forked_child_is_told_to_connect_again(db):
     child = os.fork()
     if child == 0:
@@ -201,6 +205,7 @@ async def test_a_missing_folder_is_named(tmp_path):
         await pgqrs.connect(f"sqlite:///{tmp_path / 'nowhere' / 'app.db'}")
 
 
+@pytest.mark.row("B5.8")
 async def test_a_link_that_leads_nowhere_is_not_followed(tmp_path):
     (tmp_path / "link.db").symlink_to(tmp_path / "target.db")
 
@@ -209,6 +214,7 @@ async def test_a_link_that_leads_nowhere_is_not_followed(tmp_path):
     assert not (tmp_path / "target.db").exists()
 
 
+@pytest.mark.row("B5.8")
 async def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path):
     file = tmp_path / "app.db"
     file.write_bytes(b"this is my diary, not a database" * 100)
@@ -218,6 +224,7 @@ async def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path):
     assert file.read_bytes().startswith(b"this is my diary")
 
 
+@pytest.mark.row("B5.8")
 async def test_stores_in_memory_are_apart():
     async with pgqrs.connect("sqlite://:memory:") as one, pgqrs.connect("sqlite://:memory:") as other:
         await one.create_queue("tasks")
@@ -225,6 +232,7 @@ async def test_stores_in_memory_are_apart():
         assert await pgqrs.admin(other).queues() == []
 
 
+@pytest.mark.row("B10.8")
 async def test_tenants_have_files_of_their_own(tmp_path):
     dsn = f"sqlite:///{tmp_path / 'app.db'}"
     async with pgqrs.connect(dsn) as one, pgqrs.connect(dsn, schema="tenant_a") as other:
@@ -245,6 +253,7 @@ async def test_a_closed_store_leaves_everything_in_the_file_itself(tmp_path):
         assert not file.with_name(f"{n}.db-wal").exists()
 
 
+@pytest.mark.row("B5.8")
 async def test_a_file_that_was_removed_takes_no_more_messages(tmp_path):
     file = tmp_path / "app.db"
     store = await pgqrs.connect(f"sqlite:///{file}")

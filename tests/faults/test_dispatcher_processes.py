@@ -55,6 +55,7 @@ def assert_all_in_order(ledger, expected):
 CLAIMING = ["before outbox.look", "before outbox.claim", "sql claim_events", "sql events_held", "after outbox.claim"]
 
 
+@pytest.mark.row("B9.1")
 @pytest.mark.parametrize(
     "trap",
     [
@@ -92,6 +93,7 @@ async def test_a_dispatcher_killed_anywhere_loses_nothing_and_keeps_order_and_id
     assert again <= 2
 
 
+@pytest.mark.row("B9.1")
 async def test_the_events_of_a_killed_dispatcher_are_published_by_another_within_the_lease(live_store, start, ledger):
     [run_id] = await new_runs(live_store, 1)
     await emit(live_store, [(run_id, "order.shipped", f'{{"n":{n}}}') for n in range(5)])
@@ -105,6 +107,7 @@ async def test_the_events_of_a_killed_dispatcher_are_published_by_another_within
     assert len(deliveries(ledger)) == 6
 
 
+@pytest.mark.row("B9.2")
 async def test_several_dispatchers_keep_the_order_of_each_run_while_some_are_killed(live_store, start, ledger):
     count, run_count, each = (5, 100, 40) if SOAK else (3, 12, 10)
     runs = await new_runs(live_store, run_count)
@@ -130,6 +133,7 @@ async def test_several_dispatchers_keep_the_order_of_each_run_while_some_are_kil
     assert_all_in_order(ledger, {run_id: list(range(each)) for run_id in runs})
 
 
+@pytest.mark.row("B9.2")
 @pytest.mark.backends("postgres")
 async def test_an_event_that_is_committed_late_is_not_passed_over(live_store, start, ledger, config):
     """Ids are given before the commit: whoever goes by the highest id that was published loses what comes late."""

@@ -58,6 +58,7 @@ def lose_commit(monkeypatch):
     return lambda: armed.append(1)
 
 
+@pytest.mark.row("B4.6")
 async def test_a_lease_whose_reply_was_lost_is_found_again(producer, consumer, lose_reply):
     await producer.enqueue_many(range(3))
     [first] = await consumer.dequeue()
@@ -77,6 +78,7 @@ async def test_a_lost_lease_of_the_last_attempt_is_found_too(producer, consumer,
     assert [m.payload for m in await consumer.dequeue()] == ["x"]
 
 
+@pytest.mark.row("B4.6")
 @pytest.mark.parametrize(
     ("verb", "statement"),
     [
@@ -124,6 +126,7 @@ async def test_a_stale_archive_whose_reply_was_lost_is_still_stale(store, produc
     await held.archive()
 
 
+@pytest.mark.row("B4.6")
 async def test_an_enqueue_whose_reply_was_lost_is_reported_as_unknown_and_not_repeated(store, producer, lose_reply):
     lose_reply("enqueue_messages")
 
@@ -134,6 +137,7 @@ async def test_an_enqueue_whose_reply_was_lost_is_reported_as_unknown_and_not_re
     assert (await pgqrs.admin(store).queue_metrics("tasks")).ready == 1
 
 
+@pytest.mark.row("B4.3")
 async def test_killed_backends_are_replaced_without_the_caller_noticing(store, producer, consumer):
     import asyncpg
 
@@ -152,6 +156,7 @@ async def test_killed_backends_are_replaced_without_the_caller_noticing(store, p
     await admin.close()
 
 
+@pytest.mark.row("B4.4")
 async def test_a_listener_whose_connection_is_killed_listens_again(connect):
     import asyncpg
 
@@ -175,6 +180,7 @@ async def test_a_listener_whose_connection_is_killed_listens_again(connect):
     await admin.close()
 
 
+@pytest.mark.row("B4.14")
 async def test_a_deadlock_is_tried_again(store, monkeypatch):
     import asyncpg
 
@@ -230,6 +236,7 @@ async def test_two_leases_at_once_that_lose_their_replies_hand_nothing_out_twice
     assert len({m.id for m in one + other}) == len(one) + len(other) == 4
 
 
+@pytest.mark.row("B2.17")
 async def test_a_forked_child_that_closes_the_store_leaves_the_parent_alone(store, producer):
     import os
 
@@ -254,6 +261,7 @@ async def flow(store):
     return pgqrs.workflow("flow")
 
 
+@pytest.mark.row("B4.6")
 async def test_a_trigger_with_a_key_finds_what_its_first_try_made(store, flow, lose_commit):
     lose_commit()
     run_id = await flow.trigger(1, idempotency_key="k").execute(store)

@@ -114,6 +114,7 @@ async def test_a_stale_failure_is_not_taken_for_that_of_the_present_holder(store
     assert (await pgqrs.admin(store).outbox.unpublished())[0].last_error == "theirs"
 
 
+@pytest.mark.row("B4.6")
 async def test_a_whole_dispatch_goes_on_whatever_reply_is_lost(store, events, lose_reply):
     got = []
 

@@ -38,6 +38,7 @@ async def state(past):
     }
 
 
+@pytest.mark.row("B1.2")
 @pytest.mark.several_processes
 async def test_a_kill_at_any_statement_leaves_nothing_half_deleted(config, connect):
     store = await connect(clock=DatabaseClock())

@@ -109,6 +109,7 @@ WRITES = {
 }
 
 
+@pytest.mark.row("B1.7")
 @pytest.mark.parametrize("lose", LOST, ids=lambda each: each.__name__)
 async def test_a_stale_token_writes_nothing(rig, lose):
     run_id = await rig.trigger()
@@ -161,6 +162,7 @@ async def stopped(worker, polling):
     await asyncio.wait_for(polling, 20)
 
 
+@pytest.mark.row("B8.1")
 async def test_a_cancelled_run_is_told_at_the_next_heartbeat(live_store, flow):
     begun, seen = asyncio.Event(), asyncio.Event()
     later = []
@@ -367,6 +369,7 @@ async def test_a_run_that_was_handed_back_is_not_worked_on_any_more(live_store, 
     assert after == []
 
 
+@pytest.mark.row("B2.8")
 async def test_a_worker_that_is_cancelled_while_it_leases_hands_back_what_it_got(live_store, flow):
     run_id = await flow.trigger(None).execute(live_store)
     worker = await pgqrs.consumer("w", 0, "flow").handler(lambda: None).create(live_store)
@@ -418,6 +421,7 @@ async def test_a_handler_that_raises_cancelled_error_uses_up_its_attempts(live_s
     assert run.last_error.startswith("CancelledError")
 
 
+@pytest.mark.row("B2.4")
 async def test_a_worker_whose_heartbeats_hang_stops_before_its_lease_runs_out(live_store):
     lost = threading.Event()
     heartbeat = Heartbeat(live_store.database, live_store.config, worker_id=1, lease_seconds=1)
@@ -542,6 +546,7 @@ async def test_two_last_children_that_end_at_once_wake_their_parent(rig):
     assert [claim.run_id for claim in await rig.claim(rig.one)] == [parent.run_id]
 
 
+@pytest.mark.row("B8.5")
 @pytest.mark.backends("postgres")
 async def test_a_child_that_ends_while_its_parent_begins_to_wait_wakes_it(rig):
     parent, (one, other) = await a_family(rig)
@@ -612,6 +617,7 @@ def lose_commit(monkeypatch):
     return armed.append
 
 
+@pytest.mark.row("B4.6")
 @pytest.mark.backends("postgres")
 async def test_a_signal_whose_reply_was_lost_is_consumed_once(rig, lose_commit):
     run_id = await rig.trigger()
@@ -626,6 +632,7 @@ async def test_a_signal_whose_reply_was_lost_is_consumed_once(rig, lose_commit):
     assert (first, second) == ((True, "1"), (True, "2"))
 
 
+@pytest.mark.row("B4.6")
 @pytest.mark.backends("postgres")
 async def test_children_whose_reply_was_lost_are_started_once(rig, lose_commit):
     await rig.trigger()

@@ -112,6 +112,7 @@ async def test_any_success_is_a_success(receiver, status):
     await publisher_to(receiver).publish(an_event())
 
 
+@pytest.mark.row("B9.3")
 @pytest.mark.parametrize("status", [300, 301, 302, 307, 400, 401, 404, 410, 429, 500, 503])
 async def test_anything_else_is_a_failure_and_a_redirect_is_not_followed(receiver, other, status):
     receiver.answer = b"HTTP/1.1 %d Some\r\nLocation: http://127.0.0.1:%d/inside\r\n\r\nBODY-CANARY" % (
@@ -148,6 +149,7 @@ async def test_what_is_no_answer_is_a_failure(receiver, answer):
         await publisher_to(receiver).publish(an_event())
 
 
+@pytest.mark.row("B9.3")
 @pytest.mark.parametrize("answer", ["hang", "trickle"])
 async def test_a_receiver_that_takes_its_time_is_given_up(receiver, exchanges, answer):
     receiver.answer = answer
@@ -160,6 +162,7 @@ async def test_a_receiver_that_takes_its_time_is_given_up(receiver, exchanges, a
     assert exchanges[0].received < 1000
 
 
+@pytest.mark.row("B9.3")
 async def test_an_answer_of_a_gigabyte_is_not_read(receiver, exchanges):
     receiver.answer = "endless"
 
@@ -248,6 +251,7 @@ async def test_tls_asks_for_the_name_and_checks_it(tls_receiver, trusting):
     assert tls_receiver.requests[0].headers["host"] == f"hooks.example.org:{tls_receiver.port}"
 
 
+@pytest.mark.row("B9.3")
 async def test_a_certificate_that_nobody_vouches_for_is_refused(tls_receiver):
     with pytest.raises(pgqrs.PublishFailed, match=r"TLS: self.signed certificate"):
         await tls_publisher_to(tls_receiver).publish(an_event())
@@ -279,6 +283,7 @@ async def test_an_endless_answer_over_tls_is_not_read(tls_receiver, trusting, ex
 # -- in a dispatcher -------------------------------------------------------------------------------------
 
 
+@pytest.mark.row("B9.3")
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
@@ -323,6 +328,7 @@ async def test_a_receiver_that_fails_gets_its_events_later_then_they_are_dead_an
     assert ids == [dead.id] * 3
 
 
+@pytest.mark.row("B9.3")
 async def test_the_others_do_not_wait_for_a_receiver_that_hangs(store, receiver, other):
     bad = await new_runs(store, 40)
     [good] = await new_runs(store, 1)

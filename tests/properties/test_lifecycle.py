@@ -230,6 +230,7 @@ async def test_only_a_run_that_lost_its_workers_too_often_is_ended_for_it(store,
         await walker.assert_stale_tokens_change_nothing()
 
 
+@pytest.mark.row("B8.3")
 async def test_random_walks_leave_ended_runs_alone_and_let_no_stale_token_write(store, clock):
     dice = random.Random(SEED)
     for walk in range(200 if os.environ.get("PGQRS_SOAK") else 12):

@@ -41,6 +41,7 @@ async def yields(dice):
         await asyncio.sleep(0)
 
 
+@pytest.mark.row("B2.11")
 async def test_a_thousand_timings_give_the_same_ids_and_run_no_step_twice(store, flow, clock):  # noqa: C901 - a handler with all that a handler may do
     """The shape is the same each time; when things happen, and where it crashes or sleeps, is not."""
     passes: Counter[int] = Counter()
@@ -110,6 +111,7 @@ async def test_a_thousand_timings_give_the_same_ids_and_run_no_step_twice(store,
     assert sum(passes.values()) > 3 * TIMINGS, f"seed {SEED}: hardly anything was replayed"
 
 
+@pytest.mark.row("B8.2")
 @pytest.mark.parametrize("when", ["before", "during", "after"])
 async def test_a_thousand_signals_are_each_consumed_once_in_the_order_of_their_senders(live_store, when):
     senders, each = 20, 50

@@ -12,6 +12,7 @@ BATCH = 500
 SEED = int(os.environ.get("PGQRS_SEED", "20261115"))
 
 
+@pytest.mark.row("B7.1", "B7.3")
 @pytest.mark.timeout(900)
 async def test_what_goes_in_comes_out_equal_in_value_and_type(live_store):
     await live_store.create_queue("values")
@@ -27,6 +28,7 @@ async def test_what_goes_in_comes_out_equal_in_value_and_type(live_store):
         assert len(await consumer.delete_many(got)) == BATCH
 
 
+@pytest.mark.row("B7.2")
 async def test_what_would_not_come_out_equal_is_refused_with_its_path(live_store):
     await live_store.create_queue("values")
     producer = await live_store.producer("values")

@@ -38,6 +38,9 @@ class Gate:
         """As a server that is gone: connections break, and no new ones are accepted."""
         if self._server is not None:
             self._server.close()
+        self.break_all()
+
+    def break_all(self) -> None:
         for pair in self._pairs:
             pair.end()
         self._pairs.clear()

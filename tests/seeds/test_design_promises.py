@@ -200,6 +200,7 @@ async def test_a_step_that_is_given_the_context_may_call_a_step_too(admin):
     assert await nested(ctx) == 2
 
 
+@pytest.mark.row("B8.13")
 async def test_a_result_is_still_waited_for_after_the_database_was_away(live_store):
     from pgqrs import faults
 

@@ -107,6 +107,7 @@ def check_change(name, change):
             assert following == slots[1:], (name, change, cron)
 
 
+@pytest.mark.row("B6.5")
 @pytest.mark.timeout(3000)
 def test_every_daylight_saving_change_is_as_the_oracle_says():
     zones = sorted(available_timezones()) if SOAK else ODD_ZONES
@@ -130,11 +131,13 @@ SPRING = datetime(2025, 3, 29, 12, tzinfo=UTC)
 AUTUMN = datetime(2025, 10, 25, 12, tzinfo=UTC)
 
 
+@pytest.mark.row("B6.5")
 def test_in_a_gap_a_slot_happens_once_at_the_next_valid_instant():
     assert slots("30 2 * * *", "Europe/Berlin", SPRING, 2) == ["30 03:00 CEST", "31 02:30 CEST"]
     assert slots("0,30 2,3 * * *", "Europe/Berlin", SPRING, 2) == ["30 03:00 CEST", "30 03:30 CEST"]
 
 
+@pytest.mark.row("B6.5")
 def test_in_an_overlap_a_slot_happens_the_first_time_only():
     assert slots("30 2 * * *", "Europe/Berlin", AUTUMN, 2) == ["26 02:30 CEST", "27 02:30 CET"]
 
@@ -184,6 +187,7 @@ def test_what_cronsim_alone_gets_wrong_is_right():
     ]
 
 
+@pytest.mark.row("B6.8")
 def test_a_leap_day_comes_when_it_comes():
     leap = Cadence.of(cron="0 0 29 2 *")
 
@@ -220,6 +224,7 @@ def test_a_cron_that_cannot_be_read_is_refused(cron):
         Cadence.of(cron=cron)
 
 
+@pytest.mark.row("B6.8")
 @pytest.mark.parametrize("cron", ["0 0 30 2 *", "0 0 31 2,4,6 *", "0 0 0 31 9 *"])
 def test_a_cron_that_never_matches_is_refused(cron):
     with pytest.raises(ConfigError, match="never matches"):

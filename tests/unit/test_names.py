@@ -37,6 +37,7 @@ def test_other_schemas_are_refused(name):
         pgqrs.Config(schema=name)
 
 
+@pytest.mark.row("B7.10")
 async def test_every_door_refuses_a_bad_name_and_nothing_is_harmed():
     async with pgqrs.connect("sqlite://:memory:") as store:
         admin = pgqrs.admin(store)

@@ -47,6 +47,7 @@ async def test_the_one_used_last_is_used_next(pool, made):
     assert len(made) == 2
 
 
+@pytest.mark.row("B4.12")
 async def test_those_beyond_its_size_wait_in_turn(pool, made):
     one, two = await pool.take(1), await pool.take(1)
     third = asyncio.create_task(pool.take(5))

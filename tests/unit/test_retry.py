@@ -11,6 +11,7 @@ def test_each_wait_is_twice_the_one_before_until_the_cap():
     assert [backoff.delay(n, chance=0) for n in (1, 2, 3, 9, 10, 10_000)] == [1, 2, 4, 256, 300, 300]
 
 
+@pytest.mark.row("B8.8")
 def test_jitter_adds_up_to_half():
     assert Backoff(base=2).delay(1, chance=1) == 3
 

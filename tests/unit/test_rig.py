@@ -224,6 +224,7 @@ async def test_a_query_passes_through_the_bouncer(bouncer, server):
     assert await ask(bouncer, "select 1") == 1
 
 
+@pytest.mark.row("B4.16")
 @needs_pgbouncer
 async def test_clients_of_the_bouncer_share_server_connections(bouncer):
     async with AsyncExitStack() as stack:

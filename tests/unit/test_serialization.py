@@ -234,6 +234,7 @@ def test_a_uuid_from_a_database_row_is_stored_as_the_plain_uuid_it_equals():
     assert type(decode(encode(pgproto.UUID(str(plain))))) is UUID
 
 
+@pytest.mark.row("B7.4")
 @settings(deadline=None)  # the first zone takes long to load
 @given(values)
 def test_any_builtin_value_comes_back_equal_in_value_and_type(value):
@@ -242,6 +243,7 @@ def test_any_builtin_value_comes_back_equal_in_value_and_type(value):
     assert same(back, value)
 
 
+@pytest.mark.row("B7.1")
 @pytest.mark.parametrize(
     "value",
     [
@@ -292,6 +294,7 @@ def test_another_time_zone_class_becomes_its_fixed_offset():
     assert same(back, datetime(2024, 5, 1, 12, tzinfo=timezone(timedelta(hours=3))))
 
 
+@pytest.mark.row("B10.5")
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -429,6 +432,7 @@ def a_generator():
     yield 1
 
 
+@pytest.mark.row("B7.2")
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
@@ -492,6 +496,7 @@ def test_what_would_not_come_back_is_refused(value, reason):
         encode([value])
 
 
+@pytest.mark.row("B7.3")
 @pytest.mark.parametrize("setting", [0, 640])
 def test_the_limit_of_digits_does_not_grow_or_crash_with_the_interpreters(setting):
     before = sys.get_int_max_str_digits()
@@ -503,6 +508,7 @@ def test_the_limit_of_digits_does_not_grow_or_crash_with_the_interpreters(settin
         sys.set_int_max_str_digits(before)
 
 
+@pytest.mark.row("B7.4")
 @pytest.mark.parametrize(
     ("value", "path"),
     [
@@ -562,6 +568,7 @@ def test_deeper_nesting_is_refused(wrap, depth):
         encode(nested(wrap, depth))
 
 
+@pytest.mark.row("B7.6")
 @pytest.mark.parametrize("depth", [1_000, 100_000])
 def test_absurd_nesting_is_refused_and_does_not_crash(depth):
     with pytest.raises(SerializationError, match="nested deeper than 100"):
@@ -580,6 +587,7 @@ def holding_itself():
     return [a_list, a_dict, by_number, box]
 
 
+@pytest.mark.row("B7.6")
 @pytest.mark.parametrize("value", holding_itself(), ids=["list", "dict", "dict of pairs", "dataclass"])
 def test_a_value_that_holds_itself_is_refused(value):
     with pytest.raises(SerializationError, match="holding itself"):
@@ -624,6 +632,7 @@ EVERYTHING = Everything(
 )
 
 
+@pytest.mark.row("B7.4")
 @pytest.mark.parametrize(
     ("value", "as_type"),
     [

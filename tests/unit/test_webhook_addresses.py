@@ -69,6 +69,7 @@ def answering(*answers):
     return resolve
 
 
+@pytest.mark.row("B9.4")
 @pytest.mark.parametrize("address", INSIDE)
 def test_what_is_inside_is_not_public(address):
     assert not is_public(ipaddress.ip_address(address))
@@ -107,6 +108,7 @@ async def test_one_address_inside_among_public_ones_is_enough_to_refuse(connecti
     assert connections == []
 
 
+@pytest.mark.row("B9.4")
 async def test_a_name_that_changes_its_address_is_asked_once_and_connected_where_it_was_checked(connections):
     publisher = pgqrs.HttpPublisher("https://hooks.example.org/x", resolver=answering([PUBLIC], ["127.0.0.1"]))
 
@@ -136,6 +138,7 @@ async def test_the_connection_goes_to_the_address_and_tls_asks_for_the_name(monk
     assert asked == [(each, 443, True, "hooks.example.org") for each in (PUBLIC, "1.1.1.1")]
 
 
+@pytest.mark.row("B9.4")
 @pytest.mark.parametrize(
     "url",
     [

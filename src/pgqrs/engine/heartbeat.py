@@ -151,6 +151,8 @@ class Heartbeat:
             while not await asyncio.to_thread(self._wait):
                 if self._watching is None:
                     self._watch_the_loop()
+                # Beside the beat: a connection that hangs takes its time even to be given up.
+                fencing = asyncio.get_running_loop().call_later(self._until_due(), self._give_up_what_is_due)
                 try:
                     async with asyncio.timeout(self._patience()):
                         if own is None:
@@ -158,6 +160,7 @@ class Heartbeat:
                         await self._beat(own)
                 except Exception as error:  # noqa: BLE001 - a thread that has ended would keep no lease ever again
                     self._complain(error)
+                fencing.cancel()
                 self._give_up_what_is_due()
         finally:
             if own is not None and own is not self._db:
@@ -178,9 +181,14 @@ class Heartbeat:
     def _patience(self) -> float:
         """A third of a lease, but no longer than until the first lease must be given up."""
         with self._lock:
-            due = min((held.due for held in self._held.values()), default=math.inf)
             shortest = min((held.lease_seconds for held in self._held.values()), default=math.inf)
-        return min(self._lease_seconds / 3, shortest / 3, max(due - time.monotonic(), 0.01))
+        return min(self._lease_seconds / 3, shortest / 3, self._until_due())
+
+    def _until_due(self) -> float:
+        """Seconds until the first lease must be given up."""
+        with self._lock:
+            due = min((held.due for held in self._held.values()), default=time.monotonic() + self._lease_seconds)
+        return max(due - time.monotonic(), 0) + 0.01
 
     def _wait(self) -> bool:
         """A third of a lease; True when it is time to end."""

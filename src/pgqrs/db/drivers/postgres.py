@@ -252,6 +252,9 @@ class PostgresDriver:
         except Exception as error:
             if isinstance(error, _UNFIT):
                 _end(connection)
+            if isinstance(error, TimeoutError) and connection is not None:
+                # Whatever made this one hang has happened to the others, too: do not try them one by one.
+                self._pool.end_idle()
             in_doubt = committing or (sent and kind is Kind.STATEMENT and not self.pooled)
             explained = self._explained(error, in_doubt=in_doubt)
             if explained is error:
@@ -344,8 +347,10 @@ async def _rolled_back(connection: Any) -> None:
     rollback.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
         await asyncio.shield(rollback)
+    except Exception:  # noqa: BLE001 - what the caller has to tell is more than that
+        _end(connection)
     except BaseException:
-        # Cancelled once more, or broken: the pool must not get a connection that is still busy.
+        # Cancelled once more: the pool must not get a connection that is still busy.
         _end(connection)
         raise
 

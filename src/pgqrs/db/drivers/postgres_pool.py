@@ -87,6 +87,13 @@ class ConnectionPool:
             self._waiting.append(turn)
             await turn
 
+    def end_idle(self) -> None:
+        """Those that lie idle are made anew when they are needed."""
+        while self._idle:
+            connection, _ = self._idle.pop()
+            self._forget(connection)
+            _end(connection)
+
     def terminate(self) -> None:
         """At once, whatever they are doing."""
         self._closed = True
