@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -30,7 +31,7 @@ from pgqrs.types import RunStatus
 
 # The crash that a failure names, for `pytest` to repeat only that.
 VARIABLE = "PGQRS_CRASH_AT"
-# A boundary that did not come up in so many tries is missed: parallel steps are committed together, or not, by chance.
+# A boundary that did not come up in so many tries is missed: parallel steps are committed together or not, by chance.
 _TRIES = 3
 # Enough to see a pattern.
 _MOST_FAILURES = 10
@@ -55,13 +56,15 @@ def crash_everywhere(
     serve: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> Report:
-    """Kills the worker at every durable boundary of the workflow, lets another one recover, and checks what comes out.
+    """Kills the worker at every durable boundary of the workflow, lets another recover, and checks what comes out.
 
-    `args` and `kwargs` are the workflow's own; or one mapping with its parameters. After each crash the run must end as
-    it did without one, with the same steps on record, and no step body may have run more than once more.
-    `check(run, effects)` may ask for more: `effects` counts how often each body began. `drive(kit, run)` plays the world
-    outside: it drains, signals, advances. `setup()` is called before each run, to reset what the workflow's own code
-    remembers. `compare(expected, result)` replaces `==` where results hold times or random values.
+    `args` and `kwargs` are the workflow's own; or one mapping with its parameters. After each crash the run must end
+    as it did without one, with the same steps on record, and no step body may have run more than once more.
+
+    `check(run, effects)` may ask for more: `effects` counts how often each body began. `drive(kit, run)` is the
+    world outside: it drains, signals, advances. `setup()` is called before each run, to reset what the workflow's own
+    code remembers. `compare(expected, result)` replaces `==` where results hold times or random values. `serve` names
+    handlers of other workflows that take part.
 
     `modes`: `kill`; `stall` freezes the worker past its lease, and lets it go on when another one has finished.
     `real` does it to a forked process, with SIGKILL and SIGSTOP. `dsn` names another database than a temporary SQLite
@@ -87,8 +90,16 @@ def crash_everywhere(
             if len(report.failures) == _MOST_FAILURES:
                 break
     if report.failures:
-        raise AssertionError(_told(report))
+        raise DoesNotSurvive(_told(report), report)
     return report
+
+
+class DoesNotSurvive(AssertionError):
+    """Says where, why, what happened, and how to repeat it; `report` has all of the trials."""
+
+    def __init__(self, text: str, report: Report) -> None:
+        super().__init__(text)
+        self.report = report
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +131,9 @@ class _Outcome(NamedTuple):
                 value = run.waiting_for
             case _:
                 value = run.error
-        return cls(run.status, value, tuple(sorted(run.step_ids)))
+        # A child's id stands in the name of the step that waits for it; one that was rolled back leaves a gap.
+        steps = sorted(re.sub(r"^result:\d+", "result", step) for step in run.step_ids)
+        return cls(run.status, value, tuple(steps))
 
     def text(self) -> str:
         return f"{self.status} {shown(self.value)}"
@@ -151,6 +164,8 @@ class _CrashKit(AsyncKit):
 
     def __init__(self, config: Config, victim: Victim, ledger: Ledger) -> None:
         super().__init__(config)
+        # One run at a time: what goes into one commit would else be chance, and no boundary the same twice.
+        self.concurrency = 1
         self._victim = victim
         self._ledger = ledger
         self.crashes = 0
@@ -192,6 +207,8 @@ def _learned(plan: _Plan, folder: Path) -> _Expected:
     kit, run = _ran(plan, victim, ledger, {}, folder)
     if not victim.seen:
         raise ConfigError(f"workflow {plan.handler.name!r} came to no boundary: drive it with kit.drain()")
+    if run.status in (RunStatus.PENDING, RunStatus.RUNNING):
+        raise AssertionError(f"without a crash it does not come to rest; give it a `drive`\n{run.timeline()}")
     return _Expected(_Outcome.of(run), ledger.read(), ledger.during(), kit.handlers)
 
 
@@ -277,13 +294,11 @@ def _wrong(plan: _Plan, run: RunHandle, effects: Effects, expected: _Expected) -
     try:
         said = plan.check(run, effects)
     except AssertionError as error:
-        return f"the check failed: {error or 'an assert without a message'}"
+        return f"the check failed: {str(error) or 'an assert without a message'}"
     return "the check said no" if said is False else ""
 
 
-def _given(
-    handler: Handler, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _given(handler: Handler, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """One mapping whose keys are the workflow's parameters stands for these."""
     if len(args) != 1 or kwargs or not isinstance(args[0], Mapping):
         return args, kwargs
@@ -314,7 +329,10 @@ def _folder() -> Iterator[Path]:
 
 def _told(report: Report) -> str:
     first, *others = report.failures
-    lines = [f"{report.workflow} does not survive {first.where}: {first.why}", f"repeat it with: {_repeat(first.case)}"]
+    lines = [
+        f"{report.workflow} does not survive {first.where}: {first.why}",
+        f"repeat it with: {_repeat(first.case)}",
+    ]
     lines += [f"nor {trial.where}: {trial.why.splitlines()[0]}" for trial in others]
     return "\n".join([*lines, "", str(report)])
 

@@ -191,7 +191,11 @@ def _raiser(error: BaseException | type[BaseException]) -> Callable[..., Any]:
 def instead_of(function: Callable[..., Any], replacement: Callable[..., Any]) -> Callable[..., Any]:
     """The replacement in the shape of the function: awaited if that is, and with its annotations."""
     if not shape_of(function).is_async:
-        return functools.wraps(function)(lambda *args, **kwargs: replacement(*args, **kwargs))
+
+        def here(*args: Any, **kwargs: Any) -> Any:
+            return replacement(*args, **kwargs)
+
+        return functools.wraps(function)(here)
 
     async def there(*args: Any, **kwargs: Any) -> Any:
         result = replacement(*args, **kwargs)
