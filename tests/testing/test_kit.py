@@ -112,11 +112,15 @@ def test_each_test_has_a_database_of_its_own(pgqrs):
 
 def test_a_kit_takes_any_database(config):
     with Kit(config.with_changes(audit="full")) as kit:
+        kit.store.create_queue("mails")
+        kit.store.producer("mails").enqueue({"to": "ann"})
         run = kit.trigger(order, "A1")
         approve(kit, run)
-        done = run.result()
 
-    assert done["by"] == "ann"
+        assert run.result()["by"] == "ann"
+        assert [signal["consumed"] for signal in kit.export(run)["signals"]] == [True]
+        kit.assert_enqueued("mails", matching={"to": "ann"})
+        kit.assert_emitted("order.shipped", run=run)
 
 
 def test_the_plugin_imports_nothing_of_the_library():

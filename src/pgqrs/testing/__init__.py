@@ -7,9 +7,20 @@ def test_an_order_is_shipped(pgqrs):
 """
 
 from pgqrs.testing.crash import DoesNotSurvive, crash_everywhere
+from pgqrs.testing.determinism import assert_deterministic
 from pgqrs.testing.handle import RunHandle
 from pgqrs.testing.kit import AsyncKit
 from pgqrs.testing.plain import Kit
+from pgqrs.testing.replaying import replay
 from pgqrs.testing.report import Report
 
-__all__ = ["AsyncKit", "DoesNotSurvive", "Kit", "Report", "RunHandle", "crash_everywhere"]
+__all__ = [
+    "AsyncKit",
+    "DoesNotSurvive",
+    "Kit",
+    "Report",
+    "RunHandle",
+    "assert_deterministic",
+    "crash_everywhere",
+    "replay",
+]

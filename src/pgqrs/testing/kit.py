@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from pgqrs.api.connect import connect_with
+from pgqrs.api.export import export_run
 from pgqrs.api.search import events_of, steps_of
 from pgqrs.api.store import Store
 from pgqrs.api.trigger import OPTION_NAMES, Encoded
@@ -244,6 +245,10 @@ class AsyncKit:
         """Once more from where it failed."""
         await Workflow(run.workflow).restart(run.run_id, await self.open())
         await self.refresh()
+
+    async def export(self, run: RunHandle) -> dict[str, Any]:
+        """As `Run.export`: for a golden file that `replay` reads."""
+        return await export_run(await self.open(), run.run_id)
 
     def fail_step(self, step: Step, error: BaseException | type[BaseException], *, times: int = 1) -> None:
         """The next `times` times the step's body would run, it raises this instead. By its name or its function."""
