@@ -27,7 +27,7 @@ from pgqrs.testing.plain import Kit
 from pgqrs.testing.report import Report, Trial
 from pgqrs.testing.steps import Body, Ledger
 from pgqrs.testing.victims import Forked, InProcess, Victim
-from pgqrs.types import RunStatus
+from pgqrs.types import RunStatus, StepStatus
 
 # The crash that a failure names, for `pytest` to repeat only that.
 VARIABLE = "PGQRS_CRASH_AT"
@@ -116,14 +116,18 @@ class _Plan:
 
 
 class _Outcome(NamedTuple):
-    """How a run ended, or where it waits."""
+    """How a run ended, or where it waits, and what it left behind."""
 
     status: RunStatus
     value: Any
     steps: tuple[str, ...]
+    # What it has put into the outbox.
+    emitted: tuple[str, ...]
+    # Its children, and theirs.
+    runs: dict[str, int]
 
     @classmethod
-    def of(cls, run: RunHandle) -> _Outcome:
+    def of(cls, run: RunHandle, kit: _CrashKit) -> _Outcome:
         match run.status:
             case RunStatus.SUCCESS:
                 value = run.result()
@@ -133,7 +137,7 @@ class _Outcome(NamedTuple):
                 value = run.error
         # A child's id stands in the name of the step that waits for it; one that was rolled back leaves a gap.
         steps = sorted(re.sub(r"^result:\d+", "result", step) for step in run.step_ids)
-        return cls(run.status, value, tuple(steps))
+        return cls(run.status, value, tuple(steps), kit.emitted, kit.run_counts)
 
     def text(self) -> str:
         return f"{self.status} {shown(self.value)}"
@@ -148,6 +152,10 @@ class _Outcome(NamedTuple):
             return f"it gave {shown(self.value)} and not {shown(other.value)}"
         if self.steps != other.steps:
             return f"it has the steps {list(self.steps)} on record and not {list(other.steps)}"
+        if self.emitted != other.emitted:
+            return f"it has emitted {list(self.emitted)} and not {list(other.emitted)}"
+        if self.runs != other.runs:
+            return f"there are runs {self.runs} and not {other.runs}"
         return ""
 
 
@@ -169,6 +177,10 @@ class _CrashKit(AsyncKit):
         self._victim = victim
         self._ledger = ledger
         self.crashes = 0
+        # At the time of the crash: how often the bodies of those steps that were on record had begun.
+        self.on_record: dict[str, int] = {}
+        self.emitted: tuple[str, ...] = ()
+        self.run_counts: dict[str, int] = {}
 
     def body(self, step: Body) -> Callable[..., Any]:
         # The run that is under test is the first of its database; the steps of its children carry their run's name.
@@ -182,12 +194,29 @@ class _CrashKit(AsyncKit):
         struck = await self._victim.drain(self)
         if struck:
             self.crashes += 1
+            await self._note_what_is_recorded()
             for handle in self._handles:
                 handle.crashes += 1
             self.clock.advance(self._longest_lease() + 1)
             await super()._drain_once()
             await self._victim.wake()
         await self.refresh()
+
+    async def _note_what_is_recorded(self) -> None:
+        await self.refresh()
+        begun = self._ledger.read()
+        done = (
+            step.step_id for step in self._handles[0].steps if step.status in (StepStatus.SUCCESS, StepStatus.ERROR)
+        )
+        self.on_record = {step_id: begun[step_id] for step_id in done if step_id in begun}
+
+    async def survey(self) -> None:
+        """What the run has left behind."""
+        await self.refresh()
+        db = await (await self.open()).ready()
+        events = await looking.emitted(db)
+        self.emitted = tuple(sorted(each.event_type for each in events if each.run_id == self._handles[0].run_id))
+        self.run_counts = await looking.runs_by_workflow(db)
 
     def _longest_lease(self) -> float:
         own = (handler.options.lease_seconds or 0 for handler in self._handlers.values())
@@ -209,7 +238,7 @@ def _learned(plan: _Plan, folder: Path) -> _Expected:
         raise ConfigError(f"workflow {plan.handler.name!r} came to no boundary: drive it with kit.drain()")
     if run.status in (RunStatus.PENDING, RunStatus.RUNNING):
         raise AssertionError(f"without a crash it does not come to rest; give it a `drive`\n{run.timeline()}")
-    return _Expected(_Outcome.of(run), ledger.read(), ledger.during(), kit.handlers)
+    return _Expected(_Outcome.of(run, kit), ledger.read(), ledger.during(), kit.handlers)
 
 
 class _LearningLedger(Ledger):
@@ -243,7 +272,7 @@ def _tried(plan: _Plan, case: Case, expected: _Expected, folder: Path) -> Trial:
         if not kit.crashes and number < _TRIES - 1:
             continue
         effects = ledger.read()
-        why = _wrong(plan, run, effects, expected)
+        why = _wrong(plan, kit, run, effects, expected)
         if why:
             return Trial(case, during, "failed", why=f"{why}\n{run.timeline()}\n  bodies begun: {dict(effects)}")
         repeated = tuple(sorted(name for name in effects if effects[name] > expected.effects[name]))
@@ -268,7 +297,7 @@ def _ran(
             kit.drain(skip_time=True)
         else:
             plan.drive(kit, run)
-        kit.refresh()
+        kit.survey()
         return inner, run
     finally:
         _portal.run(_forgotten(inner))
@@ -280,15 +309,24 @@ async def _forgotten(kit: AsyncKit) -> None:
     await kit.close()
 
 
-def _wrong(plan: _Plan, run: RunHandle, effects: Effects, expected: _Expected) -> str:
-    if differs := _Outcome.of(run).differs_from(expected.outcome, plan.compare):
+def _wrong(plan: _Plan, kit: _CrashKit, run: RunHandle, effects: Effects, expected: _Expected) -> str:
+    if differs := _Outcome.of(run, kit).differs_from(expected.outcome, plan.compare):
         return differs
     for name, count in sorted(effects.items()):
         most = expected.effects[name] + run.crashes
         if count > most:
             return f"the body of step {name!r} ran {count} times; {most} at most after {run.crashes} crash"
+    for name, count in sorted(kit.on_record.items()):
+        # An error on record is tried again when the run is.
+        if effects[name] > max(count, expected.effects[name]):
+            return f"the body of step {name!r} ran again although it was on record"
     if missing := sorted(expected.effects.keys() - effects.keys()):
         return f"the body of step {missing[0]!r} did not run at all"
+    return _checked(plan, run, effects)
+
+
+def _checked(plan: _Plan, run: RunHandle, effects: Effects) -> str:
+    """What the user's own check says."""
     if plan.check is None:
         return ""
     try:
