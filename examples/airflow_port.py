@@ -6,8 +6,14 @@ import threading
 
 import pgqrs
 
-# Each of the two middle tasks waits here for the other: they get past it only if they run at the same time.
-both_are_running = threading.Barrier(2)
+# Each of the two middle tasks says that it runs, and waits for the other: neither gets on unless both run at the same
+# time. After a crash one of them may be on record already, and does not come: then the other goes on by itself.
+running = {"sleep": threading.Event(), "templated": threading.Event()}
+
+
+def meet(task: str, other: str) -> None:
+    running[task].set()
+    running[other].wait(timeout=5)
 
 
 @pgqrs.step(id="print_date")
@@ -17,14 +23,14 @@ def print_date(ctx: pgqrs.PyWorkflow) -> str:
 
 @pgqrs.step(id="sleep")
 def sleep_step(ctx: pgqrs.PyWorkflow) -> str:
-    both_are_running.wait(timeout=30)
+    meet("sleep", "templated")
     subprocess.run(["sleep", "0.2"], check=True)
     return "slept"
 
 
 @pgqrs.step(id="templated")
 def templated_step(ctx: pgqrs.PyWorkflow, date: str) -> str:
-    both_are_running.wait(timeout=30)
+    meet("templated", "sleep")
     return "a report of today" if date else "nothing"
 
 
@@ -42,4 +48,5 @@ async def my_dag(ctx: pgqrs.PyWorkflow) -> str:
     return await report(ctx, parts)
 
 
-print(asyncio.run(my_dag()))
+if __name__ == "__main__":
+    print(asyncio.run(my_dag()))

@@ -40,4 +40,5 @@ async def main() -> None:
         print(f"{run.status}: {run.output()}")
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

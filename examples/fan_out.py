@@ -29,4 +29,5 @@ async def main() -> None:
         print(*run.output())
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -8,4 +8,4 @@ def shout(text: str) -> str:
 @pgqrs.workflow
 def hello(name: str) -> str:
     return shout(greet(name))
-print(hello("world"))
+if __name__ == "__main__": print(hello("world"))

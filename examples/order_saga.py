@@ -56,4 +56,5 @@ async def main() -> None:
     print(await order("anvil", 50))
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

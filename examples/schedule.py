@@ -26,4 +26,5 @@ async def main() -> None:
             print(f"{slot.slot_at.astimezone(BERLIN):%d %B %H:%M} {slot.state}")
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -65,4 +65,5 @@ async def main() -> None:
         await gradual_rollout(store)
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

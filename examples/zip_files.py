@@ -71,7 +71,8 @@ async def main(bucket: str) -> None:
         print(f"{run.status}: {Path(result.archive_path).name} holds {result.file_count} files")
 
 
-with tempfile.TemporaryDirectory() as folder:
-    for month in range(1, 4):
-        Path(folder, f"2024-0{month}.txt").write_text(f"report {month}")
-    asyncio.run(main(folder))
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        for month in range(1, 4):
+            Path(folder, f"2024-0{month}.txt").write_text(f"report {month}")
+        asyncio.run(main(folder))

@@ -7,6 +7,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
+from pgqrs.api.export import export_run
 from pgqrs.api.search import events_of, steps_of
 from pgqrs.api.why import why
 from pgqrs.db.tables import runs
@@ -84,6 +85,10 @@ class Run:
     async def events(self, *, limit: int = 100, after: int = 0) -> list[Event]:
         """What happened to it, oldest first; `after` the id of the last one leads on."""
         return await events_of(self._store, self.run_id, limit=limit, after=after)
+
+    async def export(self) -> dict[str, Any]:
+        """Its input, steps, signals and outcome as plain data for a JSON file; `pgqrs.testing.replay` takes it."""
+        return await export_run(self._store, self.run_id)
 
     async def result(self, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - the design's word
         """Waits until the run has ended: its output, or ExecutionFailed, RunCancelled, RunDeleted, WaitTimeout."""

@@ -49,6 +49,11 @@ async def emitted(db: Database) -> list[Emitted]:
     return [Emitted(*row) for row in await db.fetch(_SQL["emitted_events"], most=_MOST)]
 
 
+@store_call(Kind.READ, idempotent=True)
+async def runs_by_workflow(db: Database) -> dict[str, int]:
+    return {str(name): int(count) for name, count in await db.fetch(_SQL["runs_by_workflow"])}
+
+
 @store_call(Kind.UNIT)
 async def drop_schema(db: Database, schema: str) -> None:
     """PostgreSQL only. A schema cannot be a parameter; its name is one that we allow."""

@@ -21,6 +21,14 @@ from pgqrs_outbox_events
 order by event_id
 limit :most;
 
+-- name: runs_by_workflow
+-- How many there are of each, ended or not.
+select w.name, count(*)
+from pgqrs_workflow_runs as r
+join pgqrs_workflows as w on w.workflow_id = r.workflow_id
+group by w.name
+order by w.name;
+
 -- name: drop_schema
 -- With everything in it: for schemas that a test has made for itself.
 drop schema if exists a_schema cascade;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -26,11 +27,11 @@ from pgqrs.testing.plain import Kit
 from pgqrs.testing.report import Report, Trial
 from pgqrs.testing.steps import Body, Ledger
 from pgqrs.testing.victims import Forked, InProcess, Victim
-from pgqrs.types import RunStatus
+from pgqrs.types import RunStatus, StepStatus
 
 # The crash that a failure names, for `pytest` to repeat only that.
 VARIABLE = "PGQRS_CRASH_AT"
-# A boundary that did not come up in so many tries is missed: parallel steps are committed together, or not, by chance.
+# A boundary that did not come up in so many tries is missed: parallel steps are committed together or not, by chance.
 _TRIES = 3
 # Enough to see a pattern.
 _MOST_FAILURES = 10
@@ -55,13 +56,15 @@ def crash_everywhere(
     serve: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> Report:
-    """Kills the worker at every durable boundary of the workflow, lets another one recover, and checks what comes out.
+    """Kills the worker at every durable boundary of the workflow, lets another recover, and checks what comes out.
 
-    `args` and `kwargs` are the workflow's own; or one mapping with its parameters. After each crash the run must end as
-    it did without one, with the same steps on record, and no step body may have run more than once more.
-    `check(run, effects)` may ask for more: `effects` counts how often each body began. `drive(kit, run)` plays the world
-    outside: it drains, signals, advances. `setup()` is called before each run, to reset what the workflow's own code
-    remembers. `compare(expected, result)` replaces `==` where results hold times or random values.
+    `args` and `kwargs` are the workflow's own; or one mapping with its parameters. After each crash the run must end
+    as it did without one, with the same steps on record, and no step body may have run more than once more.
+
+    `check(run, effects)` may ask for more: `effects` counts how often each body began. `drive(kit, run)` is the
+    world outside: it drains, signals, advances. `setup()` is called before each run, to reset what the workflow's own
+    code remembers. `compare(expected, result)` replaces `==` where results hold times or random values. `serve` names
+    handlers of other workflows that take part.
 
     `modes`: `kill`; `stall` freezes the worker past its lease, and lets it go on when another one has finished.
     `real` does it to a forked process, with SIGKILL and SIGSTOP. `dsn` names another database than a temporary SQLite
@@ -87,8 +90,16 @@ def crash_everywhere(
             if len(report.failures) == _MOST_FAILURES:
                 break
     if report.failures:
-        raise AssertionError(_told(report))
+        raise DoesNotSurvive(_told(report), report)
     return report
+
+
+class DoesNotSurvive(AssertionError):
+    """Says where, why, what happened, and how to repeat it; `report` has all of the trials."""
+
+    def __init__(self, text: str, report: Report) -> None:
+        super().__init__(text)
+        self.report = report
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +116,18 @@ class _Plan:
 
 
 class _Outcome(NamedTuple):
-    """How a run ended, or where it waits."""
+    """How a run ended, or where it waits, and what it left behind."""
 
     status: RunStatus
     value: Any
     steps: tuple[str, ...]
+    # What it has put into the outbox.
+    emitted: tuple[str, ...]
+    # Its children, and theirs.
+    runs: dict[str, int]
 
     @classmethod
-    def of(cls, run: RunHandle) -> _Outcome:
+    def of(cls, run: RunHandle, kit: _CrashKit) -> _Outcome:
         match run.status:
             case RunStatus.SUCCESS:
                 value = run.result()
@@ -120,7 +135,9 @@ class _Outcome(NamedTuple):
                 value = run.waiting_for
             case _:
                 value = run.error
-        return cls(run.status, value, tuple(sorted(run.step_ids)))
+        # A child's id stands in the name of the step that waits for it; one that was rolled back leaves a gap.
+        steps = sorted(re.sub(r"^result:\d+", "result", step) for step in run.step_ids)
+        return cls(run.status, value, tuple(steps), kit.emitted, kit.run_counts)
 
     def text(self) -> str:
         return f"{self.status} {shown(self.value)}"
@@ -135,6 +152,10 @@ class _Outcome(NamedTuple):
             return f"it gave {shown(self.value)} and not {shown(other.value)}"
         if self.steps != other.steps:
             return f"it has the steps {list(self.steps)} on record and not {list(other.steps)}"
+        if self.emitted != other.emitted:
+            return f"it has emitted {list(self.emitted)} and not {list(other.emitted)}"
+        if self.runs != other.runs:
+            return f"there are runs {self.runs} and not {other.runs}"
         return ""
 
 
@@ -151,9 +172,15 @@ class _CrashKit(AsyncKit):
 
     def __init__(self, config: Config, victim: Victim, ledger: Ledger) -> None:
         super().__init__(config)
+        # One run at a time: what goes into one commit would else be chance, and no boundary the same twice.
+        self.concurrency = 1
         self._victim = victim
         self._ledger = ledger
         self.crashes = 0
+        # At the time of the crash: how often the bodies of those steps that were on record had begun.
+        self.on_record: dict[str, int] = {}
+        self.emitted: tuple[str, ...] = ()
+        self.run_counts: dict[str, int] = {}
 
     def body(self, step: Body) -> Callable[..., Any]:
         # The run that is under test is the first of its database; the steps of its children carry their run's name.
@@ -167,12 +194,29 @@ class _CrashKit(AsyncKit):
         struck = await self._victim.drain(self)
         if struck:
             self.crashes += 1
+            await self._note_what_is_recorded()
             for handle in self._handles:
                 handle.crashes += 1
             self.clock.advance(self._longest_lease() + 1)
             await super()._drain_once()
             await self._victim.wake()
         await self.refresh()
+
+    async def _note_what_is_recorded(self) -> None:
+        await self.refresh()
+        begun = self._ledger.read()
+        done = (
+            step.step_id for step in self._handles[0].steps if step.status in (StepStatus.SUCCESS, StepStatus.ERROR)
+        )
+        self.on_record = {step_id: begun[step_id] for step_id in done if step_id in begun}
+
+    async def survey(self) -> None:
+        """What the run has left behind."""
+        await self.refresh()
+        db = await (await self.open()).ready()
+        events = await looking.emitted(db)
+        self.emitted = tuple(sorted(each.event_type for each in events if each.run_id == self._handles[0].run_id))
+        self.run_counts = await looking.runs_by_workflow(db)
 
     def _longest_lease(self) -> float:
         own = (handler.options.lease_seconds or 0 for handler in self._handlers.values())
@@ -192,7 +236,9 @@ def _learned(plan: _Plan, folder: Path) -> _Expected:
     kit, run = _ran(plan, victim, ledger, {}, folder)
     if not victim.seen:
         raise ConfigError(f"workflow {plan.handler.name!r} came to no boundary: drive it with kit.drain()")
-    return _Expected(_Outcome.of(run), ledger.read(), ledger.during(), kit.handlers)
+    if run.status in (RunStatus.PENDING, RunStatus.RUNNING):
+        raise AssertionError(f"without a crash it does not come to rest; give it a `drive`\n{run.timeline()}")
+    return _Expected(_Outcome.of(run, kit), ledger.read(), ledger.during(), kit.handlers)
 
 
 class _LearningLedger(Ledger):
@@ -226,7 +272,7 @@ def _tried(plan: _Plan, case: Case, expected: _Expected, folder: Path) -> Trial:
         if not kit.crashes and number < _TRIES - 1:
             continue
         effects = ledger.read()
-        why = _wrong(plan, run, effects, expected)
+        why = _wrong(plan, kit, run, effects, expected)
         if why:
             return Trial(case, during, "failed", why=f"{why}\n{run.timeline()}\n  bodies begun: {dict(effects)}")
         repeated = tuple(sorted(name for name in effects if effects[name] > expected.effects[name]))
@@ -251,7 +297,7 @@ def _ran(
             kit.drain(skip_time=True)
         else:
             plan.drive(kit, run)
-        kit.refresh()
+        kit.survey()
         return inner, run
     finally:
         _portal.run(_forgotten(inner))
@@ -263,27 +309,34 @@ async def _forgotten(kit: AsyncKit) -> None:
     await kit.close()
 
 
-def _wrong(plan: _Plan, run: RunHandle, effects: Effects, expected: _Expected) -> str:
-    if differs := _Outcome.of(run).differs_from(expected.outcome, plan.compare):
+def _wrong(plan: _Plan, kit: _CrashKit, run: RunHandle, effects: Effects, expected: _Expected) -> str:
+    if differs := _Outcome.of(run, kit).differs_from(expected.outcome, plan.compare):
         return differs
     for name, count in sorted(effects.items()):
         most = expected.effects[name] + run.crashes
         if count > most:
             return f"the body of step {name!r} ran {count} times; {most} at most after {run.crashes} crash"
+    for name, count in sorted(kit.on_record.items()):
+        # An error on record is tried again when the run is.
+        if effects[name] > max(count, expected.effects[name]):
+            return f"the body of step {name!r} ran again although it was on record"
     if missing := sorted(expected.effects.keys() - effects.keys()):
         return f"the body of step {missing[0]!r} did not run at all"
+    return _checked(plan, run, effects)
+
+
+def _checked(plan: _Plan, run: RunHandle, effects: Effects) -> str:
+    """What the user's own check says."""
     if plan.check is None:
         return ""
     try:
         said = plan.check(run, effects)
     except AssertionError as error:
-        return f"the check failed: {error or 'an assert without a message'}"
+        return f"the check failed: {str(error) or 'an assert without a message'}"
     return "the check said no" if said is False else ""
 
 
-def _given(
-    handler: Handler, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _given(handler: Handler, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """One mapping whose keys are the workflow's parameters stands for these."""
     if len(args) != 1 or kwargs or not isinstance(args[0], Mapping):
         return args, kwargs
@@ -314,7 +367,10 @@ def _folder() -> Iterator[Path]:
 
 def _told(report: Report) -> str:
     first, *others = report.failures
-    lines = [f"{report.workflow} does not survive {first.where}: {first.why}", f"repeat it with: {_repeat(first.case)}"]
+    lines = [
+        f"{report.workflow} does not survive {first.where}: {first.why}",
+        f"repeat it with: {_repeat(first.case)}",
+    ]
     lines += [f"nor {trial.where}: {trial.why.splitlines()[0]}" for trial in others]
     return "\n".join([*lines, "", str(report)])
 

@@ -1,4 +1,4 @@
-"""The kit of a test: a store with a hand-set clock, a worker that works when it is told to, and verbs to play with."""
+"""The kit of a test: a store with a hand-set clock, a worker that works when it is told to, verbs to play with."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from pgqrs.api.connect import connect_with
+from pgqrs.api.export import export_run
 from pgqrs.api.search import events_of, steps_of
 from pgqrs.api.store import Store
 from pgqrs.api.trigger import OPTION_NAMES, Encoded
@@ -40,6 +41,8 @@ class AsyncKit:
         self.interventions = Interventions()
         # Nobody kills the worker of a kit; those of `crash_everywhere` are another matter.
         self.is_dead = False
+        # How many runs its worker executes at a time.
+        self.concurrency = 100
         # True while the kit itself writes: that is nothing that the workflow did.
         self.is_preparing = False
         self._handlers: dict[str, Handler] = {}
@@ -98,7 +101,7 @@ class AsyncKit:
         """A handler is about to start a run of it."""
         known = discover_workflows().get(workflow)
         if workflow not in self._handlers and known is not None:
-            await self._serve(known.handler)
+            await self._serve(handler_of(known))
 
     async def _serve(self, handler: Handler) -> None:
         if self._handlers.get(handler.name) == handler:
@@ -122,7 +125,7 @@ class AsyncKit:
     async def hire(self, store: Store, watcher: Watcher, name: str = "kit") -> Worker:
         """A worker for all that is served here."""
         served = {each: watched(handler, watcher) for each, handler in self._handlers.items()}
-        return await worker(name, concurrency=100).workflows(served).create(store)
+        return await worker(name, concurrency=self.concurrency).workflows(served).create(store)
 
     def body(self, step: Body) -> Callable[..., Any]:
         """What runs in the place of a step's body."""
@@ -242,6 +245,10 @@ class AsyncKit:
         """Once more from where it failed."""
         await Workflow(run.workflow).restart(run.run_id, await self.open())
         await self.refresh()
+
+    async def export(self, run: RunHandle) -> dict[str, Any]:
+        """As `Run.export`: for a golden file that `replay` reads."""
+        return await export_run(await self.open(), run.run_id)
 
     def fail_step(self, step: Step, error: BaseException | type[BaseException], *, times: int = 1) -> None:
         """The next `times` times the step's body would run, it raises this instead. By its name or its function."""

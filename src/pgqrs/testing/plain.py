@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, Self
 
 from pgqrs.blocking import Blocking, _portal
 from pgqrs.clock import ManualClock
@@ -44,7 +44,7 @@ class Kit:
     def __dir__(self) -> list[str]:
         return sorted({*dir(type(self)), *(name for name in dir(self._kit) if not name.startswith("_"))})
 
-    def __enter__(self) -> Kit:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

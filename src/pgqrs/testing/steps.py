@@ -12,13 +12,15 @@ import functools
 import inspect
 import os
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pgqrs.db.database import Transaction
 from pgqrs.engine.branches import Place
 from pgqrs.engine.context import Context, current_context
+from pgqrs.engine.context import _small_input as small_input
+from pgqrs.engine.execution import Execution
 from pgqrs.engine.plain import SyncContext
 from pgqrs.engine.registry import Handler, shape_of
 from pgqrs.retry import RetryPolicy
@@ -99,6 +101,20 @@ class _WatchedContext(Context):
         super().__init__(context._execution)  # noqa: SLF001 - of our own class
         self._watcher = watcher
 
+    def step(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *args: Any,
+        retry: RetryPolicy | None = None,
+        timeout: float | None = None,
+        **kwargs: Any,
+    ) -> Awaitable[Any]:
+        asked = super().step(name, function, *args, retry=retry, timeout=timeout, **kwargs)
+        if isinstance(self._execution, Observed):
+            self._execution.given(small_input(args, kwargs))
+        return asked
+
     def _seen(self, step_id: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return self._watcher.body(Body(self.run_id, self.workflow, step_id, function))
 
@@ -148,6 +164,31 @@ class _WatchedPlainContext(SyncContext):
         return call
 
 
+class Asked(NamedTuple):
+    """A step that a handler asked for, and what with."""
+
+    step_id: str
+    ordinal: int
+    given: str | None = None
+
+
+class Observed(Execution):
+    """A pass that remembers what it was asked for, in order."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.asked: list[Asked] = []
+
+    def place(self, name: str) -> Place:
+        place = super().place(name)
+        self.asked.append(Asked(*place))
+        return place
+
+    def given(self, text: str | None) -> None:
+        """What the last one is called with."""
+        self.asked[-1] = self.asked[-1]._replace(given=text)
+
+
 class Interventions:
     """What a test has arranged for the bodies of steps."""
 
@@ -191,7 +232,11 @@ def _raiser(error: BaseException | type[BaseException]) -> Callable[..., Any]:
 def instead_of(function: Callable[..., Any], replacement: Callable[..., Any]) -> Callable[..., Any]:
     """The replacement in the shape of the function: awaited if that is, and with its annotations."""
     if not shape_of(function).is_async:
-        return functools.wraps(function)(lambda *args, **kwargs: replacement(*args, **kwargs))
+
+        def here(*args: Any, **kwargs: Any) -> Any:
+            return replacement(*args, **kwargs)
+
+        return functools.wraps(function)(here)
 
     async def there(*args: Any, **kwargs: Any) -> Any:
         result = replacement(*args, **kwargs)

@@ -34,7 +34,10 @@ _TURNS = 10
 class Victim(Protocol):
     """Drains in the place of a kit's worker, and is struck on the way if it passes its boundary."""
 
-    seen: list[Boundary]
+    @property
+    def seen(self) -> list[Boundary]:
+        """The boundaries that it has passed."""
+        ...
 
     async def drain(self, kit: AsyncKit) -> bool:
         """True when it was struck."""
@@ -66,7 +69,7 @@ class Watched:
 
 
 class InProcess:
-    """A worker with a store of its own. Struck, its tasks are cut off and its store is dropped: nothing is handed back."""
+    """A worker with a store of its own. Struck, its tasks are cut off and nothing is handed back."""
 
     def __init__(self, mode: Mode, at: Boundary | None) -> None:
         self._mode = mode
@@ -131,8 +134,8 @@ class InProcess:
         return True
 
     async def wake(self) -> None:
-        if self._asleep is not None:
-            self._asleep, woken = None, self._asleep
+        woken, self._asleep = self._asleep, None
+        if woken is not None:
             await woken()
 
 
@@ -176,7 +179,7 @@ class Forked:
             child = os.fork()
         if child == 0:
             _be_the_child(self._worked(kit))
-        _, status = os.waitpid(child, os.WUNTRACED)
+        _, status = await asyncio.to_thread(os.waitpid, child, os.WUNTRACED)
         if os.WIFSTOPPED(status):
             self._stopped = child
             self._at = None
@@ -192,7 +195,7 @@ class Forked:
             return
         child, self._stopped = self._stopped, None
         os.kill(child, signal.SIGCONT)
-        _, status = os.waitpid(child, 0)
+        _, status = await asyncio.to_thread(os.waitpid, child, 0)
         _check(status)
 
     async def _worked(self, kit: AsyncKit) -> None:

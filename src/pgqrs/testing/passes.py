@@ -1,0 +1,109 @@
+"""One pass over a handler against a record, without a database: what is on record is answered, the rest ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, NamedTuple, NoReturn
+
+from pgqrs.clock import ManualClock
+from pgqrs.config import Config
+from pgqrs.db.claims import Claim
+from pgqrs.db.tables.messages import Lease
+from pgqrs.db.tables.runs import RecordedStep
+from pgqrs.db.writes import Write
+from pgqrs.engine.branches import outside
+from pgqrs.engine.execution import Suspend
+from pgqrs.engine.executor import Executor
+from pgqrs.engine.heartbeat import Held
+from pgqrs.engine.registry import Handler
+from pgqrs.testing.steps import Asked, Body, Observed, watched
+from pgqrs.types import StepStatus
+
+_DONE = (StepStatus.SUCCESS, StepStatus.ERROR)
+
+
+class Beyond(BaseException):
+    """The handler asked for something that is not on record. No `except Exception` of its own stops it."""
+
+
+class Pass(NamedTuple):
+    """What a handler asked for, and how it came to its end."""
+
+    asked: list[Asked]
+    # True when it asked for more than is on record, or came to a wait.
+    went_beyond: bool
+    output: str | None = None
+    error: BaseException | None = None
+
+
+async def passed(
+    handler: Handler, text: str | None, record: list[RecordedStep], *, run_id: int = 1, now: datetime | None = None
+) -> Pass:
+    """Runs the handler once. No body of a step runs, and nothing is written."""
+    clock = ManualClock() if now is None else ManualClock(now)
+    config = Config("sqlite://:memory:", schema="public")
+    nowhere = _Nowhere(clock)
+    seen = watched(handler, nowhere)
+    claim = _claim(text, {step.step_id: step for step in record if step.status in _DONE}, run_id, clock.now())
+    held = Held(0, 0, run_id, 3600.0, time.monotonic(), time.monotonic() + 3600)
+    # The database, the committer and the heartbeat are all nowhere: whoever turns to them is beyond the record.
+    anywhere: Any = nowhere
+    executor = Executor(anywhere, config, anywhere, anywhere)
+    execution = Observed(claim, seen, db=anywhere, config=config, committer=anywhere, held=held)
+    # A task of its own, as in a worker: branches are counted from it.
+    done: Pass = await outside(_run(executor, execution))
+    return done
+
+
+async def _run(executor: Executor, execution: Observed) -> Pass:
+    execution.task = asyncio.current_task()
+    try:
+        output = await executor._run(execution)  # noqa: SLF001 - the same steps as in a worker, without the recording
+    except (Beyond, Suspend):
+        return Pass(execution.asked, went_beyond=True)
+    except BaseExceptionGroup as group:
+        # A TaskGroup wraps what its branches raise.
+        beyond = group.subgroup(lambda each: isinstance(each, Beyond | Suspend))
+        return Pass(execution.asked, went_beyond=beyond is not None, error=None if beyond is not None else group)
+    except Exception as error:  # noqa: BLE001 - a handler may raise anything
+        return Pass(execution.asked, went_beyond=False, error=error)
+    finally:
+        execution.abandon()
+        await execution.wind_up()
+        execution.close()
+    return Pass(execution.asked, went_beyond=False, output=output)
+
+
+class _Nowhere:
+    """Stands for everything outside of the handler."""
+
+    is_dead = False
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.loop = asyncio.get_running_loop()
+
+    async def perform(self, *_args: Any, **_options: Any) -> NoReturn:
+        """As a database."""
+        raise Beyond
+
+    def write(self, _write: Write) -> asyncio.Future[None]:
+        """As a committer."""
+        future: asyncio.Future[None] = self.loop.create_future()
+        future.set_exception(Beyond())
+        return future
+
+    def body(self, _step: Body) -> Callable[..., Any]:
+        """As the watcher of steps."""
+        raise Beyond
+
+    async def met(self, _workflow: str) -> None:
+        """A child that is on record is not started again."""
+
+
+def _claim(text: str | None, steps: dict[str, RecordedStep], run_id: int, now: datetime) -> Claim:
+    lease = Lease(0, 0, "", run_id, 0, now, now, 1, 3, 1)
+    return Claim(lease, run_id, now, 3600.0, steps, 0, text, 3, None, now, None)

@@ -1,0 +1,79 @@
+"""`crash_everywhere`: every boundary of a workflow, in this process and in real ones, and what it says when one is not survived."""
+
+import re
+
+import pytest
+
+import pgqrs
+from pgqrs.testing import DoesNotSurvive, crash_everywhere
+from testing.orders import approve, order, purchase
+
+
+def test_every_boundary_of_a_workflow_is_found_and_survived():
+    report = crash_everywhere(
+        order, {"sku": "A1"}, drive=approve, check=lambda run, effects: effects["charge"] <= 1 + run.crashes
+    )
+
+    assert report.survived == report.boundaries >= 20
+    assert [trial.repeated for trial in report.trials if trial.repeated] == [("charge",), ("ship",)]
+    assert "kill before settling.commit#1 (charge has begun)" in str(report)
+
+
+@pytest.mark.parametrize("mode", ["kill", "stall"])
+@pytest.mark.parametrize("real", [False, True])
+def test_a_real_process_dies_at_the_same_boundaries(real, mode):
+    def local(ctx: pgqrs.PyWorkflow, sku: str) -> str:
+        return ctx.step("pay", lambda: sku)
+
+    report = crash_everywhere(local, "A1", real=real, modes=[mode])
+
+    assert (report.boundaries, report.survived) == (8, 8)
+
+
+@pytest.mark.backends("postgres", "turso")
+def test_other_databases_take_part(backend, config):
+    report = crash_everywhere(purchase, "A1", dsn=config.dsn, only="kill before settling.commit#1")
+
+    assert [(trial.verdict, trial.repeated) for trial in report.trials] == [("survived", ("charge",))]
+
+
+async def test_a_workflow_that_gives_another_result_after_a_crash_is_caught():
+    passes = []
+
+    @pgqrs.workflow
+    async def forgetful(ctx: pgqrs.PyWorkflow) -> int:
+        passes.append(1)
+        await ctx.step("work", lambda: None)
+        return len(passes)
+
+    with pytest.raises(DoesNotSurvive) as caught:
+        crash_everywhere(forgetful, setup=passes.clear)
+
+    said = str(caught.value)
+    assert "forgetful does not survive kill before settling.commit#1 (work has begun): it gave 2 and not 1" in said
+    assert re.search(
+        r"PGQRS_CRASH_AT='kill before settling.commit#1' python -m pytest '.*::test_a_workflow_that", said
+    )
+    assert "run 1 of 'forgetful': SUCCESS, attempt 2 of 3" in said
+    assert caught.value.report.failures[0].case.mode == "kill"
+
+
+def test_a_workflow_that_may_not_be_tried_again_does_not_survive():
+    with pytest.raises(DoesNotSurvive, match="it ended as ERROR 'worker_lost'"):
+        crash_everywhere(purchase, "A1", max_attempts=1)
+
+
+def test_a_check_that_says_no_fails_with_the_effects():
+    with pytest.raises(DoesNotSurvive, match=r"(?s)the check said no.*bodies begun: \{'charge': 2\}"):
+        crash_everywhere(
+            purchase, "A1", check=lambda _, effects: effects["charge"] == 1, only="kill before settling.commit#1"
+        )
+
+
+def test_what_cannot_be_done_is_said():
+    with pytest.raises(pgqrs.ConfigError, match="no mode 'burn'"):
+        crash_everywhere(purchase, "A1", modes=["burn"])
+    with pytest.raises(pgqrs.ConfigError, match="names no crash"):
+        crash_everywhere(purchase, "A1", only="somewhere")
+    with pytest.raises(AssertionError, match="does not come to rest; give it a `drive`"):
+        crash_everywhere(purchase, "A1", drive=lambda kit, _: kit.drain(), setup=None, delay=60)

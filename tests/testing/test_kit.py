@@ -1,0 +1,129 @@
+"""The kit that users test their workflows with: the fixtures `pgqrs` and `apgqrs`."""
+
+import subprocess
+import sys
+
+import pytest
+
+import pgqrs as library
+from pgqrs.testing import Kit
+from testing.orders import approve, basket, charge, order, purchase
+
+
+def test_a_run_waits_for_its_signal_however_long_that_takes(pgqrs):
+    run = pgqrs.trigger(order, sku="A1")
+    pgqrs.drain()
+    waits = (run.status, run.waiting_for)
+    pgqrs.advance(days=6)
+    pgqrs.signal(run, "approve", {"by": "ann"})
+    pgqrs.drain()
+
+    assert waits == ("PAUSED", "approve")
+    assert run.result() == {"paid": "A1 is paid for", "sent": "A1 is on its way", "by": "ann"}
+    pgqrs.assert_steps(run, ["charge", "wait_for:approve", "emit:order.shipped", "ship"])
+    pgqrs.assert_emitted("order.shipped", matching={"sku": "A1"}, run=run)
+
+
+async def test_the_verbs_are_awaited_in_async_tests(apgqrs):
+    run = await apgqrs.trigger(order, "A1")
+    await apgqrs.drain()
+    await apgqrs.cancel(run, reason="changed their mind")
+
+    assert run.status == "CANCELLED"
+    with pytest.raises(library.RunCancelled):
+        run.result()
+
+
+def test_a_step_fails_as_often_as_it_is_told_to(pgqrs):
+    pgqrs.fail_step(charge, library.TransientError("no connection", retry_after=60), times=2)
+    run = pgqrs.trigger(purchase, "A1")
+    pgqrs.drain()
+    first = (run.status, run.error)
+    pgqrs.drain(skip_time=True)
+
+    assert first == ("RUNNING", "TransientError: no connection")
+    assert run.result() == "A1 is paid for"
+    assert run.attempt == 3
+
+
+def test_a_stub_stands_in_for_a_step_and_its_type_is_kept(pgqrs):
+    pgqrs.stub_step("charge", "a stub")
+    first = pgqrs.trigger(purchase, "A1")
+    pgqrs.stub_step(charge, lambda sku: f"a stub for {sku}")
+    second = pgqrs.trigger(purchase, "A2")
+    pgqrs.drain()
+
+    assert [first.result(), second.result()] == ["a stub for A1", "a stub for A2"]
+
+
+def test_children_are_served_and_stubbed_too(pgqrs):
+    pgqrs.stub_step(charge, lambda sku: sku.lower())
+    run = pgqrs.trigger(basket, ["A1", "A2"])
+    pgqrs.drain()
+
+    assert run.result() == ["a1", "a2"]
+    assert [child.input for child in pgqrs.runs(purchase)] == ["A1", "A2"]
+
+
+def test_a_plain_function_is_a_workflow_and_a_noun_needs_its_handler(pgqrs):
+    async def greet(ctx, name: str) -> str:
+        return await ctx.step("say", lambda: f"hello {name}")
+
+    run = pgqrs.trigger(greet, name="ann")
+    pgqrs.serve({"expenses": greet})
+    other = pgqrs.trigger(library.workflow("expenses"), "bob", priority=3)
+    pgqrs.drain()
+
+    assert [run.result(), other.result(), other.workflow] == ["hello ann", "hello bob", "expenses"]
+    with pytest.raises(library.ConfigError, match="no code here"):
+        pgqrs.trigger("nobody_knows")
+
+
+def test_what_the_code_under_test_has_enqueued_is_found(pgqrs):
+    pgqrs.store.create_queue("mails")
+    pgqrs.store.producer("mails").enqueue({"to": "ann", "about": "A1"})
+    pgqrs.trigger(purchase, "A7")
+
+    pgqrs.assert_enqueued("mails", matching={"to": "ann"})
+    pgqrs.refute_enqueued("mails", matching={"to": "bob"})
+    pgqrs.assert_enqueued(workflow=purchase, matching=lambda sku: sku.startswith("A"))
+
+
+def test_failures_say_what_was_expected_what_is_there_and_how_it_came_about(pgqrs):
+    run = pgqrs.trigger(order, "A1")
+    pgqrs.drain()
+    pgqrs.store.create_queue("mails")
+
+    with pytest.raises(
+        AssertionError, match=r"(?s)at 1: 'nothing' instead of 'ship'.*step charge -> 'A1 is paid for'"
+    ):
+        pgqrs.assert_steps(run, ["charge", "ship"])
+    with pytest.raises(AssertionError, match=r"(?s)has not ended.*PAUSED, waiting for approve.*paused"):
+        run.result()
+    with pytest.raises(AssertionError, match=r"(?s)expected 1 of \{'to': 'ann'\} in queue 'mails'.*nothing"):
+        pgqrs.assert_enqueued("mails", matching={"to": "ann"})
+    with pytest.raises(AssertionError, match=r"(?s)found 0.*holds no other type"):
+        pgqrs.assert_emitted("order.shipped", times=1)
+
+
+def test_each_test_has_a_database_of_its_own(pgqrs):
+    assert pgqrs.trigger(purchase, "A1").run_id == 1
+
+
+def test_a_kit_takes_any_database(config):
+    with Kit(config.with_changes(audit="full")) as kit:
+        kit.store.create_queue("mails")
+        kit.store.producer("mails").enqueue({"to": "ann"})
+        run = kit.trigger(order, "A1")
+        approve(kit, run)
+
+        assert run.result()["by"] == "ann"
+        assert [signal["consumed"] for signal in kit.export(run)["signals"]] == [True]
+        kit.assert_enqueued("mails", matching={"to": "ann"})
+        kit.assert_emitted("order.shipped", run=run)
+
+
+def test_the_plugin_imports_nothing_of_the_library():
+    code = "import sys, pytest_pgqrs; sys.exit(any(name.partition('.')[0] in ('pgqrs', 'msgspec') for name in sys.modules))"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
