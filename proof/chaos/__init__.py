@@ -90,7 +90,7 @@ def _told(what: Soaked) -> Iterator[tuple[str, str, str, bool]]:
     )
     yield (
         "effects beyond 1 + faults that overlapped",
-        f"{len(found.unexplained)}; {found.effects} effects, {found.repeated} repeated; late {counts['late']} times",
+        f"{len(found.unexplained)}; {found.effects} effects, {found.repeated} repeated; busy {counts['busy']} times",
         "0",
         not found.unexplained and found.effects > 0,
     )

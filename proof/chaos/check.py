@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from proof.chaos.faults import Fault
 from proof.chaos.ledger import Line
-from proof.chaos.notes import END, NOTES
+from proof.chaos.notes import END, NOTES, TAKEN
 from proof.chaos.work import BOOKS, EVENTS, FORETOLD
 
 # The database's answer to a question in SQL that all of them understand.
@@ -138,6 +138,9 @@ def _writers(findings: Findings, asked: Asked, lines: Sequence[Line]) -> None:
     for run_id, step, token in asked(
         f"select run_id, step_id, lease_token from {NOTES} where lease_token is not null"
     ):
+        if step == TAKEN:
+            findings.stale.append(f"run {run_id} was leased while its lease {token} had not ended")
+            continue
         if step == END:
             known = (run_id, str(token)) in ended
         elif (run_id, step) in steps:

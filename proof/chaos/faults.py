@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import psycopg
 
 from proof.chaos.crew import Crew, Member, Post
+from proof.chaos.lateness import busy_times
 from proof.chaos.ledger import Line
 from rig.proxy import Proxy
 from rig.standby import Pair
@@ -247,12 +248,10 @@ def retarget(lines: Iterable[list[Proxy]], pair: Pair) -> None:
             proxies[0].target = pair.primary.port
 
 
-def stalls_of_the_machine(lines: Iterable[Line], *, director: int) -> list[Fault]:
+def of_the_machine(lines: Iterable[Line], *, director: int, most: float) -> list[Fault]:
     """Times in which a process was not let run, by its own note; for all when it was the director."""
     return [
-        Fault(
-            "late", line.at - float(line.words[0]), line.at, None if line.pid == director else frozenset([line.pid])
-        )
-        for line in lines
-        if line.verb == "late"
+        Fault("busy", began, ended, None if pid == director else frozenset({pid}))
+        for pid, times in busy_times(lines, most=most).items()
+        for began, ended in times
     ]

@@ -12,6 +12,7 @@ from pgqrs.db.queries import Query
 
 NOTES = "chaos_notes"
 END = "(end)"
+TAKEN = "(taken)"
 
 _ON_SQLITE = (
     f"create table {NOTES} (run_id integer, step_id text, lease_token integer)",
@@ -45,6 +46,15 @@ _ON_POSTGRES = (
     end$$""",
     """create trigger chaos_end before delete on pgqrs_messages
         for each row when (old.run_id is not null) execute function public.chaos_end()""",
+    # Nobody cancels or pauses here: whoever gets a lease waited for the end of the one before.
+    f"""create function public.chaos_taken() returns trigger language plpgsql as $$begin
+        insert into public.{NOTES} values (coalesce(old.run_id, -old.message_id), '{TAKEN}', old.lease_token);
+        return new;
+    end$$""",
+    """create trigger chaos_taken before update on pgqrs_messages for each row
+        when (new.lease_token > old.lease_token and old.leased_by is not null and new.leased_by is not null
+              and old.visible_after > clock_timestamp())
+        execute function public.chaos_taken()""",
 )
 
 
