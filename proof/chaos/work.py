@@ -1,7 +1,7 @@
 """The work that is done under chaos: a workflow for each kind of durable thing, with results that can be foretold.
 
-Each effect is a line of the ledger. Bodies take a few milliseconds before and after their effect, so that faults
-come at every moment of them.
+Each effect is a line of the ledger. Bodies take a few milliseconds before and after their effect, seldom some
+seconds, so that faults come at every moment of them.
 """
 
 from __future__ import annotations
@@ -134,4 +134,5 @@ def publishing(ledger: Ledger) -> Callable[[pgqrs.OutboxEvent], Any]:
 
 
 async def _a_moment() -> None:
-    await asyncio.sleep(random.expovariate(1 / 0.01))
+    # Now and then longer than a lease: that needs heartbeats.
+    await asyncio.sleep(random.expovariate(1 / 0.01) if random.random() > 0.01 else 5.0)
