@@ -66,7 +66,7 @@ def _told(what: Soaked) -> Iterator[tuple[str, str, str, bool]]:
     found, counts = what.findings, what.counts
     broken = {
         "kills": counts.get("kill", 0),
-        "stalls": counts.get("stall", 0),
+        "stalls": counts.get("stall", 0) + counts.get("freeze", 0),
         "stops": counts.get("term", 0),
         "backends": counts.get("backend", 0),
         "lost replies": counts.get("lost replies", 0),

@@ -13,7 +13,7 @@ import os
 import signal
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -39,6 +39,7 @@ class Member:
     post: Post
     process: BaseProcess
     stopped: bool = False
+    since: float = field(default_factory=time.monotonic)
 
     @property
     def pid(self) -> int:
@@ -113,6 +114,7 @@ def _serve(post: Post, folder: Path) -> None:
     """In the child."""
     # SIGKILL when our parent, the fork server, is gone, which goes with the process that gives the orders. The kernel
     # does that to a stopped process, too.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     logging.basicConfig(
         filename=folder / "log",

@@ -7,7 +7,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -22,6 +22,8 @@ from rig.standby import Pair
 # Big faults hit everybody; small ones somebody.
 BIG_EVERY_SECONDS = 15.0
 SMALL_EVERY_SECONDS = (0.2, 0.8)
+# After so long a process has begun to listen for signals.
+SETTLED_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class Director:
         self._kinds: dict[str, Callable[[], Awaitable[None]]] = {
             "kill": self._kill,
             "stall": self._stall,
+            "freeze": self._freeze,
             "term": self._term,
         }
         if pair is not None:
@@ -142,15 +145,30 @@ class Director:
 
     async def _stall(self) -> None:
         """SIGSTOP past the lease. On SQLite it may be in the middle of a write, and then all of them wait."""
-        [member] = self._victim()
-        member.stopped = True
-        member.signal(signal.SIGSTOP)
+        await self._stopped("stall", signal.SIGSTOP, self._victim())
+
+    async def _freeze(self) -> None:
+        """The same, just before it writes (roles.py): its own look at its lease is behind it then."""
+        settled = time.monotonic() - SETTLED_SECONDS
+        able = [
+            member
+            for member in self._crew.members
+            if member.post.role == "work" and member.since < settled and not member.stopped
+        ]
+        await self._stopped("freeze", signal.SIGUSR1, self._dice.sample(able, min(2, len(able))))
+
+    async def _stopped(self, kind: str, number: signal.Signals, members: Sequence[Member]) -> None:
+        for member in members:
+            member.stopped = True
+            member.signal(number)
         try:
-            async with self._noting("stall", [member.pid] if self._pair is not None else None):
+            pids = [member.pid for member in members] if self._pair is not None else None
+            async with self._noting(kind, pids):
                 await asyncio.sleep(self._dice.uniform(1.2, 2.5) * self._lease_seconds)
         finally:
-            member.signal(signal.SIGCONT)
-            member.stopped = False
+            for member in members:
+                member.signal(signal.SIGCONT)
+                member.stopped = False
 
     async def _end_backends(self) -> None:
         try:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import os
 import random
 import signal
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -13,6 +16,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 import pgqrs
+from pgqrs import faults
 from proof.chaos.ledger import Ledger
 from proof.chaos.work import FORETOLD, QUEUE, handlers, handling, publishing
 
@@ -22,6 +26,11 @@ log = logging.getLogger("proof.chaos")
 AGAIN_SECONDS = 0.2
 # Each waits for its run's result before it triggers the next: the backlog stays small whatever is broken.
 TASKS = 24
+WRITES = frozenset(
+    {"settling.commit", "claims.transact", "claims.spawn", "claims.take_signal", "messages.settle_and_lease"}
+)
+# Who has nothing to write for so long does not stop at all: nobody would wake it.
+FREEZE_WITHIN_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +55,35 @@ async def work(post: Post, ledger: Ledger) -> None:
             consumer.process(handling(ledger), concurrency=4, grace_seconds=post.grace_seconds)
         )
         polling = asyncio.create_task(worker.poll_forever(signals=True))
-        await asyncio.wait({processing, polling}, return_when=asyncio.FIRST_COMPLETED)
+        with faults.injected(_freezing_when_told()):
+            await asyncio.wait({processing, polling}, return_when=asyncio.FIRST_COMPLETED)
         worker.stop()
         with suppress(pgqrs.ConnectionFailed):
             await consumer.close()
         await polling
         with suppress(pgqrs.ConnectionFailed):
             await processing
+
+
+def _freezing_when_told() -> faults.Action:
+    """After SIGUSR1 the process stops itself just before its next write: its lease was looked at, and will be over.
+
+    A SIGSTOP from outside hits that moment too seldom. Whoever sent the signal sends SIGCONT.
+    """
+    told_at = -math.inf
+
+    def told() -> None:
+        nonlocal told_at
+        told_at = time.monotonic()
+
+    def reached(point: faults.Point) -> None:
+        nonlocal told_at
+        if point.phase == "before" and point.name in WRITES and time.monotonic() - told_at < FREEZE_WITHIN_SECONDS:
+            told_at = -math.inf
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, told)
+    return reached
 
 
 async def dispatch(post: Post, ledger: Ledger) -> None:
