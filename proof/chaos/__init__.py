@@ -136,19 +136,22 @@ def _of_servers(order: Order) -> Iterator[Row]:
         wanted = f"p50 within {limit:g} s"
         yield _of_times(order, what, "postgres", times, limit, wanted, began, "servers")
     command = _command(order, "postgres", "servers")
-    for bad in served.lost[:20]:
-        print(f"failover, seed {order.seed}: {bad}; repeat with: {command}")
-    promotions = len(served.failovers.samples)
-    yield Row(
-        7,
-        "failover, synchronous standby: acked runs lost",
-        "postgres",
-        f"{len(served.lost)} of {served.acked}, {promotions} promotions",
-        "0",
-        not served.lost and served.acked > 0 and promotions > 0,
-        command,
-        time.monotonic() - began,
-    )
+    for what, times, lost, events in (
+        ("kill -9 of PostgreSQL: acked runs lost", served.restarts, served.lost, "restarts"),
+        ("synchronous standby: acked runs lost", served.failovers, served.lost_by_failover, "promotions"),
+    ):
+        for bad in lost[:20]:
+            print(f"{events}, seed {order.seed}: {bad}; repeat with: {command}")
+        yield Row(
+            7,
+            what,
+            "postgres",
+            f"{len(lost)} of {served.acked}, {len(times.samples)} {events}",
+            "0",
+            not lost and served.acked > 0 and bool(times.samples),
+            command,
+            time.monotonic() - began,
+        )
 
 
 def _of_times(

@@ -144,7 +144,7 @@ class Director:
         self._crew.replace(member)
 
     async def _stall(self) -> None:
-        """SIGSTOP past the lease. On SQLite it may be in the middle of a write, and then all of them wait."""
+        """SIGSTOP past the lease. On SQLite all wait if it was in the middle of a write: the pulse shows that."""
         await self._stopped("stall", signal.SIGSTOP, self._victim())
 
     async def _freeze(self) -> None:
@@ -162,8 +162,7 @@ class Director:
             member.stopped = True
             member.signal(number)
         try:
-            pids = [member.pid for member in members] if self._pair is not None else None
-            async with self._noting(kind, pids):
+            async with self._noting(kind, [member.pid for member in members]):
                 await asyncio.sleep(self._dice.uniform(1.2, 2.5) * self._lease_seconds)
         finally:
             for member in members:

@@ -79,7 +79,9 @@ class Served:
     restarts: Times = field(default_factory=Times)
     failovers: Times = field(default_factory=Times)
     acked: int = 0
+    # After a restart on the same disk, and after a promotion.
     lost: list[str] = field(default_factory=list)
+    lost_by_failover: list[str] = field(default_factory=list)
 
 
 async def after_servers(folder: Path, *, restarts: int, failovers: int) -> Served:
@@ -97,12 +99,13 @@ async def after_servers(folder: Path, *, restarts: int, failovers: int) -> Serve
             for _ in range(restarts):
                 await news.until(_is_tick)
                 served.restarts.samples.append(await _going_on(news, await asyncio.to_thread(pair.restart)))
+                served.lost += _lost(pair, crew.ledger.lines())
             for _ in range(failovers):
                 await asyncio.to_thread(pair.follow)
                 await news.until(_is_tick)
                 await asyncio.to_thread(pair.wait_until_synchronous)
                 served.failovers.samples.append(await _going_on(news, await asyncio.to_thread(pair.fail_over)))
-                served.lost += _lost(pair, crew.ledger.lines())
+                served.lost_by_failover += _lost(pair, crew.ledger.lines())
         served.acked = sum(line.verb == "acked" for line in crew.ledger.lines())
     return served
 
