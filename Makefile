@@ -16,7 +16,7 @@ MAKE_VENV = $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --
 INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt
 endif
 
-.PHONY: help setup demo check test bench bench-peers bench-report proof soak pgbouncer clean
+.PHONY: help setup demo check test bench bench-peers bench-report proof soak long pgbouncer clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -60,7 +60,10 @@ bench-report: $(VENV)/.dev ## docs/reference/benchmarks.md from the newest resul
 proof: $(VENV)/.dev ## crash it everywhere, briefly, and print the table; LAYERS="crash model" ON=sqlite FULL=1 MINUTES=10 SEED=7 choose
 	@ON="$(ON)" FULL="$(FULL)" MINUTES="$(MINUTES)" SEED="$(SEED)" $(BIN)/python -m proof $(LAYERS)
 
-soak: $(VENV)/.dev ## long checks: 10,000 messages by 8 processes, 100,000 values per backend, 20 x 12 installations
+soak: $(VENV)/.dev ## chaos with real processes on PostgreSQL and SQLite, recovery times, failover; MINUTES=10 ON=postgres SEED=7 choose
+	@ON="$(ON)" FULL=1 MINUTES="$(or $(MINUTES),10)" SEED="$(SEED)" $(BIN)/python -m proof chaos
+
+long: $(VENV)/.dev ## long checks: 10,000 messages by 8 processes, 100,000 values per backend, 20 x 12 installations
 	PGQRS_SOAK=1 $(BIN)/python -m pytest -n 0 tests/behaviour/test_processes.py tests/behaviour/test_schedule_processes.py tests/unit/test_cron.py tests/properties tests/db/test_migrations.py tests/faults/test_dispatcher_processes.py $(ARGS)
 
 pgbouncer: $(VENV)/.dev ## the behaviour suite on PostgreSQL behind a PgBouncer in transaction mode

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from proof.chaos.faults import Fault
 from proof.chaos.ledger import Line
+from proof.chaos.notes import END, NOTES, TAKEN
 from proof.chaos.work import BOOKS, EVENTS, FORETOLD
 
 # The database's answer to a question in SQL that all of them understand.
@@ -25,6 +26,8 @@ class Findings:
     most: int = 1
     booked: int = 0
     events: int = 0
+    # Of steps and ends: whose writer was looked for in the ledger.
+    writes: int = 0
     lost: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     twice: list[str] = field(default_factory=list)
@@ -43,6 +46,7 @@ def compared(asked: Asked, lines: Sequence[Line], faults: Sequence[Fault], *, af
     _messages(findings, asked, lines)
     _exactly_once(findings, asked)
     _events(findings, asked, lines)
+    _writers(findings, asked, lines)
     _effects(findings, lines, faults, aftermath)
     return findings
 
@@ -126,6 +130,30 @@ def _events(findings: Findings, asked: Asked, lines: Sequence[Line]) -> None:
     ]
 
 
+def _writers(findings: Findings, asked: Asked, lines: Sequence[Line]) -> None:
+    """What was written while a lease was held was done under that very lease."""
+    did = {(line.number, line.words[1], line.words[2]) for line in lines if line.verb == "effect"}
+    steps = {(run_id, step) for run_id, step, _ in did}
+    ended = {(line.number, line.words[1]) for line in lines if line.verb == "ending"}
+    for run_id, step, token in asked(
+        f"select run_id, step_id, lease_token from {NOTES} where lease_token is not null"
+    ):
+        if step == TAKEN:
+            findings.stale.append(f"run {run_id} was leased while its lease {token} had not ended")
+            continue
+        if step == END:
+            known = (run_id, str(token)) in ended
+        elif (run_id, step) in steps:
+            known = (run_id, step, str(token)) in did
+        else:
+            continue
+        findings.writes += 1
+        if not known:
+            findings.stale.append(
+                f"{step} of run {run_id} was written under token {token}, whose holder did not do it"
+            )
+
+
 def _effects(findings: Findings, lines: Sequence[Line], faults: Sequence[Fault], aftermath: float) -> None:
     """Never more than one and the faults that those who did it felt, from the first time to the last."""
     done: dict[tuple[int, str], list[Line]] = defaultdict(list)
@@ -143,7 +171,7 @@ def _effects(findings: Findings, lines: Sequence[Line], faults: Sequence[Fault],
         times.sort(key=lambda line: line.at)
         felt = overlapping(faults, times, aftermath)
         if len(times) > 1 + len(felt):
-            said = ", ".join(f"{line.at:.3f} by {line.pid} attempt {line.words[-1]}" for line in times)
+            said = ", ".join(f"{line.at:.3f} by {line.pid} under {line.words[-1]}" for line in times)
             findings.unexplained.append(
                 f"{step} of {number} was done {len(times)} times with {len(felt)} faults "
                 f"({', '.join(f'{fault.kind} {fault.began:.3f}-{fault.ended:.3f}' for fault in felt)}): {said}"

@@ -13,13 +13,16 @@ import os
 import signal
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-import pgqrs
 from proof.chaos import roles
-from proof.chaos.ledger import GLANCE_SECONDS, LATE_SECONDS, Ledger
+from proof.chaos.lateness import watch
+from proof.chaos.ledger import Ledger
+from proof.chaos.roles import Post
+
+log = logging.getLogger("proof.chaos")
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
@@ -29,15 +32,6 @@ _PR_SET_PDEATHSIG = 1
 END_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Post:
-    """A place in the crew: what is done there, and how the database is reached from there."""
-
-    role: str
-    config: pgqrs.Config
-    concurrency: int = 8
-
-
 @dataclass(eq=False)
 class Member:
     """Whoever is at a post now."""
@@ -45,6 +39,7 @@ class Member:
     post: Post
     process: BaseProcess
     stopped: bool = False
+    since: float = field(default_factory=time.monotonic)
 
     @property
     def pid(self) -> int:
@@ -78,9 +73,6 @@ class Crew:
         self.members.remove(member)
         return self.hire(member.post)
 
-    def kill(self, member: Member) -> None:
-        member.signal(signal.SIGKILL)
-
     def look_after(self) -> None:
         """Replaces those who ended by themselves."""
         for member in list(self.members):
@@ -112,16 +104,17 @@ class Crew:
         self.members.clear()
         self.ledger.close()
 
-    def logs(self) -> str:
-        """The end of what they complained of."""
+    def complaints(self) -> list[str]:
+        """What they logged, from warnings upward."""
         path = self.folder / "log"
-        return "\n".join(path.read_text(errors="replace").splitlines()[-40:]) if path.exists() else ""
+        return path.read_text(errors="replace").splitlines() if path.exists() else []
 
 
 def _serve(post: Post, folder: Path) -> None:
     """In the child."""
     # SIGKILL when our parent, the fork server, is gone, which goes with the process that gives the orders. The kernel
     # does that to a stopped process, too.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     logging.basicConfig(
         filename=folder / "log",
@@ -129,19 +122,9 @@ def _serve(post: Post, folder: Path) -> None:
         level=logging.WARNING,
     )
     ledger = Ledger(folder / "ledger")
-    threading.Thread(target=watch, args=(ledger,), daemon=True).start()
+    threading.Thread(target=watch, args=(ledger, threading.Event()), daemon=True).start()
     try:
-        asyncio.run(roles.ROLES[post.role](post.config, ledger, concurrency=post.concurrency))
+        asyncio.run(roles.ROLES[post.role](post, ledger))
     except BaseException:
-        logging.exception("ended by")
+        log.exception("ended by")
         raise
-
-
-def watch(ledger: Ledger) -> None:
-    """Notes when this process was not let run: on a machine that is too busy, leases are lost without a fault."""
-    while True:
-        before = time.monotonic()
-        time.sleep(GLANCE_SECONDS)
-        late = time.monotonic() - before - GLANCE_SECONDS
-        if late > LATE_SECONDS:
-            ledger.note("late", f"{late:.3f}")

@@ -7,13 +7,14 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import psycopg
 
 from proof.chaos.crew import Crew, Member, Post
+from proof.chaos.lateness import busy_times
 from proof.chaos.ledger import Line
 from rig.proxy import Proxy
 from rig.standby import Pair
@@ -21,6 +22,8 @@ from rig.standby import Pair
 # Big faults hit everybody; small ones somebody.
 BIG_EVERY_SECONDS = 15.0
 SMALL_EVERY_SECONDS = (0.2, 0.8)
+# After so long a process has begun to listen for signals.
+SETTLED_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class Director:
         self._kinds: dict[str, Callable[[], Awaitable[None]]] = {
             "kill": self._kill,
             "stall": self._stall,
+            "freeze": self._freeze,
             "term": self._term,
         }
         if pair is not None:
@@ -140,16 +144,30 @@ class Director:
         self._crew.replace(member)
 
     async def _stall(self) -> None:
-        """SIGSTOP past the lease. On SQLite it may be in the middle of a write, and then all of them wait."""
-        [member] = self._victim()
-        member.stopped = True
-        member.signal(signal.SIGSTOP)
+        """SIGSTOP past the lease. On SQLite all wait if it was in the middle of a write: the pulse shows that."""
+        await self._stopped("stall", signal.SIGSTOP, self._victim())
+
+    async def _freeze(self) -> None:
+        """The same, just before it writes (roles.py): its own look at its lease is behind it then."""
+        settled = time.monotonic() - SETTLED_SECONDS
+        able = [
+            member
+            for member in self._crew.members
+            if member.post.role == "work" and member.since < settled and not member.stopped
+        ]
+        await self._stopped("freeze", signal.SIGUSR1, self._dice.sample(able, min(2, len(able))))
+
+    async def _stopped(self, kind: str, number: signal.Signals, members: Sequence[Member]) -> None:
+        for member in members:
+            member.stopped = True
+            member.signal(number)
         try:
-            async with self._noting("stall", [member.pid] if self._pair is not None else None):
+            async with self._noting(kind, [member.pid for member in members]):
                 await asyncio.sleep(self._dice.uniform(1.2, 2.5) * self._lease_seconds)
         finally:
-            member.signal(signal.SIGCONT)
-            member.stopped = False
+            for member in members:
+                member.signal(signal.SIGCONT)
+                member.stopped = False
 
     async def _end_backends(self) -> None:
         try:
@@ -247,12 +265,10 @@ def retarget(lines: Iterable[list[Proxy]], pair: Pair) -> None:
             proxies[0].target = pair.primary.port
 
 
-def stalls_of_the_machine(lines: Iterable[Line], *, director: int) -> list[Fault]:
-    """Times in which a process was not let run, by its own note; when it was the director, with the proxies, for all."""
+def of_the_machine(lines: Iterable[Line], *, director: int, most: float) -> list[Fault]:
+    """Times in which a process was not let run, by its own note; for all when it was the director."""
     return [
-        Fault(
-            "late", line.at - float(line.words[0]), line.at, None if line.pid == director else frozenset({line.pid})
-        )
-        for line in lines
-        if line.verb == "late"
+        Fault("busy", began, ended, None if pid == director else frozenset({pid}))
+        for pid, times in busy_times(lines, most=most).items()
+        for began, ended in times
     ]

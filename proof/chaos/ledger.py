@@ -1,7 +1,8 @@
 """The ledger: what happened, outside of the database under test. One O_APPEND write for each line, by any process.
 
-effect     RUN STEP ATTEMPT     a step's body did something that cannot be undone
-recorded   RUN STEP ATTEMPT     the step has returned: what it did is durable
+effect     RUN STEP TOKEN       a step's body did something that cannot be undone, under this fence
+recorded   RUN STEP TOKEN       the step has returned: what it did is durable
+ending     RUN TOKEN            the handler has returned
 acked      RUN WORKFLOW NUMBER  `trigger` has returned
 result     RUN VALUE            somebody waited for the run, and saw this
 enqueued   MESSAGE PAYLOAD      `enqueue` has returned
@@ -17,10 +18,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-# Late by so much counts as a stall: the shortest lease here is 1 s, and a heartbeat has a third of that.
-LATE_SECONDS = 0.3
-GLANCE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +50,9 @@ class Ledger:
     def news(self) -> list[Line]:
         with self.path.open("rb") as file:
             file.seek(self._read)
-            text = file.read()
-        # A line is one write, so it is there as a whole or not at all.
-        self._read += len(text)
+            # A line is one write, but one that crosses a page of the file can be seen half.
+            text = file.read().rpartition(b"\n")[0]
+        self._read += len(text) + 1 if text else 0
         return list(_lines(text))
 
     def lines(self) -> list[Line]:

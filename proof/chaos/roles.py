@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import os
 import random
 import signal
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeVar
 
 import pgqrs
+from pgqrs import faults
 from proof.chaos.ledger import Ledger
 from proof.chaos.work import FORETOLD, QUEUE, handlers, handling, publishing
 
@@ -21,19 +26,37 @@ log = logging.getLogger("proof.chaos")
 AGAIN_SECONDS = 0.2
 # Each waits for its run's result before it triggers the next: the backlog stays small whatever is broken.
 TASKS = 24
+WRITES = frozenset(
+    {"settling.commit", "claims.transact", "claims.spawn", "claims.take_signal", "messages.settle_and_lease"}
+)
+# Who has nothing to write for so long does not stop at all: nobody would wake it.
+FREEZE_WITHIN_SECONDS = 1.0
 
 
-async def work(config: pgqrs.Config, ledger: Ledger, *, concurrency: int) -> None:
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A place in the crew: what is done there, and how the database is reached from there."""
+
+    role: str
+    config: pgqrs.Config
+    concurrency: int = 8
+    grace_seconds: float = 2.0
+
+
+async def work(post: Post, ledger: Ledger) -> None:
     """Runs and messages, until SIGTERM."""
-    async with _connected(config) as store:
+    async with _connected(post.config) as store:
         name = f"chaos-{random.getrandbits(32):x}"
-        builder = pgqrs.worker(name, concurrency=concurrency).workflows(handlers(ledger)).grace(2)
-        worker = await insisted(lambda: builder.create(store))
+        builder = pgqrs.worker(name, concurrency=post.concurrency).workflows(handlers(ledger))
+        worker = await insisted(lambda: builder.grace(post.grace_seconds).create(store))
         consumer = await insisted(lambda: store.consumer(QUEUE))
         ledger.note("ready", "work")
-        processing = asyncio.create_task(consumer.process(handling(ledger), concurrency=4, grace_seconds=2))
+        processing = asyncio.create_task(
+            consumer.process(handling(ledger), concurrency=4, grace_seconds=post.grace_seconds)
+        )
         polling = asyncio.create_task(worker.poll_forever(signals=True))
-        await asyncio.wait({processing, polling}, return_when=asyncio.FIRST_COMPLETED)
+        with faults.injected(_freezing_when_told()):
+            await asyncio.wait({processing, polling}, return_when=asyncio.FIRST_COMPLETED)
         worker.stop()
         with suppress(pgqrs.ConnectionFailed):
             await consumer.close()
@@ -42,18 +65,38 @@ async def work(config: pgqrs.Config, ledger: Ledger, *, concurrency: int) -> Non
             await processing
 
 
-async def dispatch(config: pgqrs.Config, ledger: Ledger, *, concurrency: int) -> None:
+def _freezing_when_told() -> faults.Action:
+    """After SIGUSR1 the process stops itself just before its next write: its lease was looked at, and will be over.
+
+    A SIGSTOP from outside hits that moment too seldom. Whoever sent the signal sends SIGCONT.
+    """
+    told_at = -math.inf
+
+    def told() -> None:
+        nonlocal told_at
+        told_at = time.monotonic()
+
+    def reached(point: faults.Point) -> None:
+        nonlocal told_at
+        if point.phase == "before" and point.name in WRITES and time.monotonic() - told_at < FREEZE_WITHIN_SECONDS:
+            told_at = -math.inf
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, told)
+    return reached
+
+
+async def dispatch(post: Post, ledger: Ledger) -> None:
     """Events, until SIGTERM."""
-    async with _connected(config) as store:
+    async with _connected(post.config) as store:
         dispatcher = pgqrs.dispatcher(store).to(publishing(ledger)).deadline(1).max_attempts(10_000)
         ledger.note("ready", "dispatch")
-        await dispatcher.concurrency(concurrency).run_forever(signals=True)
+        await dispatcher.concurrency(post.concurrency).run_forever(signals=True)
 
 
-async def produce(config: pgqrs.Config, ledger: Ledger, *, concurrency: int) -> None:
+async def produce(post: Post, ledger: Ledger) -> None:
     """Runs of every kind and messages, each noted once it is acknowledged; until SIGTERM."""
-    del concurrency
-    async with _connected(config) as store, _until_told() as told:
+    async with _connected(post.config) as store, _until_told() as told:
         producer = await insisted(lambda: store.producer(QUEUE))
         numbers = count(1)
         name = f"{random.getrandbits(48):x}"
@@ -61,11 +104,11 @@ async def produce(config: pgqrs.Config, ledger: Ledger, *, concurrency: int) -> 
         async def go_on() -> None:
             while not told.is_set():
                 n = next(numbers)
-                await _run_through(store, ledger, kind=random.choice(list(FORETOLD)), key=f"{name}-{n}", n=n)
+                key = f"{name}-{n}"
                 with suppress(pgqrs.ConnectionFailed):
                     # Refused or in doubt: it may be there or not, and is not noted.
-                    payload = f"{name}-{n}"
-                    ledger.note("enqueued", await producer.enqueue(payload), payload)
+                    ledger.note("enqueued", await producer.enqueue(key), key)
+                await _run_through(store, ledger, kind=random.choice(list(FORETOLD)), key=key, n=n)
 
         tasks = [asyncio.create_task(go_on()) for _ in range(TASKS)]
         ledger.note("ready", "produce")
@@ -86,17 +129,13 @@ async def _run_through(store: pgqrs.Store, ledger: Ledger, *, kind: str, key: st
         # One that is in doubt is sent again: the run reads the first, the other is never read.
         await insisted(lambda: flow.signal(run_id, store, "go", 10 * n))
     run = await insisted(lambda: flow.get_run(run_id, store))
-    while True:
-        try:
-            ledger.note("result", run_id, await insisted(lambda: run.result(5)))
-            return
-        except pgqrs.WaitTimeout:
-            continue
+    # Without a timeout: whoever waits is told to end, or the run ends.
+    ledger.note("result", run_id, await insisted(run.result))
 
 
-async def load(config: pgqrs.Config, ledger: Ledger, *, concurrency: int) -> None:
+async def load(post: Post, ledger: Ledger) -> None:
     """Triggers as fast as they are acknowledged, until SIGTERM."""
-    async with _connected(config) as store, _until_told() as told:
+    async with _connected(post.config) as store, _until_told() as told:
         flow = pgqrs.workflow("plain")
         name = f"{random.getrandbits(48):x}"
         numbers = count(1)
@@ -110,7 +149,8 @@ async def load(config: pgqrs.Config, ledger: Ledger, *, concurrency: int) -> Non
                 ledger.note("acked", run_id, "plain", n)
                 await asyncio.sleep(0.05)
 
-        await asyncio.gather(*(go_on() for _ in range(concurrency)))
+        ledger.note("ready", "load")
+        await asyncio.gather(*(go_on() for _ in range(post.concurrency)))
 
 
 ROLES: dict[str, Callable[..., Awaitable[None]]] = {

@@ -8,26 +8,33 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pgqrs
 from proof.chaos.check import Asked, Findings, compared
-from proof.chaos.crew import Crew, Post, watch
-from proof.chaos.faults import Director, stalls_of_the_machine
+from proof.chaos.crew import Crew
+from proof.chaos.faults import Director, of_the_machine
+from proof.chaos.lateness import pulse, watch
+from proof.chaos.notes import install_notes
+from proof.chaos.roles import Post
 from proof.chaos.work import BOOKS, QUEUE, handlers
 from rig import standby
+from rig.guards import install_guards
 from rig.invariants import check_invariants
 from rig.proxy import HOST, Proxy, proxying
 from rig.standby import Pair
 
 # Two seconds more than a lease: connections are tried again after up to two.
-LEASE_SECONDS = 2.0
+LEASE_SECONDS = 3.0
 AFTERMATH_SECONDS = LEASE_SECONDS + 2.0
-DRAIN_SECONDS = 180.0
-DIED_OUT_SECONDS = 60.0
+DRAIN_SECONDS = 120.0
+READY_SECONDS = 120.0
+PULSES = "chaos_pulses"
+_PULSE = f"insert into {PULSES} values (1)"
+OPEN = ["pending", "running", "paused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,13 @@ async def soaked(backend: str, folder: Path, *, seconds: float, seed: int, size:
     async with _a_place(backend, folder, roles) as place:
         await prepare(place.config)
         crew = Crew(folder)
-        threading.Thread(target=watch, args=(crew.ledger,), daemon=True).start()
+        ended = threading.Event()
+        threads = [
+            threading.Thread(target=watch, args=(crew.ledger, ended)),
+            threading.Thread(target=pulse, args=(crew.ledger, ended, place.written)),
+        ]
+        for thread in threads:
+            thread.start()
         try:
             for post in place.posts:
                 crew.hire(post)
@@ -91,6 +104,9 @@ async def soaked(backend: str, folder: Path, *, seconds: float, seed: int, size:
                 place, crew, director, codes=codes, drained=drained, seconds=healed - began, drain_seconds=took
             )
         finally:
+            ended.set()
+            for thread in threads:
+                await asyncio.to_thread(thread.join)
             crew.close()
 
 
@@ -105,8 +121,9 @@ async def _checked(
     drain_seconds: float,
 ) -> Soaked:
     lines = crew.ledger.lines()
-    faults = director.faults + stalls_of_the_machine(lines, director=os.getpid())
-    findings = compared(place.asked, lines, faults, aftermath=AFTERMATH_SECONDS)
+    busy = of_the_machine(lines, director=os.getpid(), most=LEASE_SECONDS)
+    findings = compared(place.asked, lines, director.faults + busy, aftermath=AFTERMATH_SECONDS)
+    findings.stale += [line for line in crew.complaints() if "guard:" in line]
     if not drained:
         findings.wrong.append(f"something was still unfinished {DRAIN_SECONDS:.0f} s after the last fault")
     if any(codes):
@@ -118,14 +135,17 @@ async def _checked(
     except AssertionError as error:
         findings.wrong.append(str(error))
     counts = {**director.counts, "lost replies": sum(proxy.lost for each in place.lines.values() for proxy in each)}
-    counts["late"] = sum(line.verb == "late" for line in lines)
+    counts["busy"] = len(busy)
     workers = sum(post.role == "work" for post in place.posts)
     return Soaked(findings, counts, workers, crew.deserters, seconds, drain_seconds)
 
 
-async def prepare(config: pgqrs.Config) -> None:
-    """Tables, workflows and the queue."""
+async def prepare(config: pgqrs.Config, *, watched: bool = True) -> None:
+    """Tables, workflows and the queue; guards that refuse what breaks an invariant, and notes of who wrote."""
     async with pgqrs.connect_with(config, install=True) as store:
+        if watched:
+            await install_guards(store)
+            await install_notes(store)
         await store.create_queue(QUEUE)
         for name in handlers(None):  # type: ignore[arg-type]
             await store.create_workflow(name)
@@ -133,7 +153,7 @@ async def prepare(config: pgqrs.Config) -> None:
 
 async def everybody_ready(crew: Crew) -> None:
     ready: set[int] = set()
-    async with asyncio.timeout(DIED_OUT_SECONDS):
+    async with asyncio.timeout(READY_SECONDS):
         while len(ready) < len(crew.members):
             ready |= {line.pid for line in crew.ledger.news() if line.verb == "ready"}
             await asyncio.sleep(0.02)
@@ -143,16 +163,30 @@ async def _drained(config: pgqrs.Config, crew: Crew) -> bool:
     """True when every run has ended, every message is archived and every event is published."""
     async with pgqrs.connect_with(config) as store:
         admin = pgqrs.admin(store)
+        answered: set[int] = set()
         deadline = time.monotonic() + DRAIN_SECONDS
         while time.monotonic() < deadline:
             crew.look_after()
             queue = await admin.queue_metrics(QUEUE)
-            open_ = (await admin.count_runs(status=["pending", "running", "paused"])).count
+            open_ = (await admin.count_runs(status=OPEN)).count
+            await _answer(store, answered)
             pending = (await admin.outbox.counts()).pending
             if not (open_ or pending or queue.ready or queue.scheduled or queue.leased):
                 return True
             await asyncio.sleep(0.2)
     return False
+
+
+async def _answer(store: pgqrs.Store, answered: set[int]) -> None:
+    """Whoever was to send a signal may have been killed before."""
+    asks = pgqrs.workflow("asks")
+    for found in await pgqrs.admin(store).runs(workflow="asks", status=OPEN, limit=1000):
+        if found.run_id not in answered:
+            run = await asks.get_run(found.run_id, store)
+            # Unless it has ended by now.
+            with suppress(pgqrs.InvalidTransition):
+                await asks.signal(found.run_id, store, "go", 10 * run.input)
+            answered.add(found.run_id)
 
 
 # -- where it happens ------------------------------------------------------------------------------------
@@ -164,6 +198,8 @@ class _Place:
     posts: list[Post]
     lines: dict[Post, list[Proxy]]
     asked: Asked
+    # Writes something and commits it.
+    written: Callable[[], object]
     pair: Pair | None = None
 
     def config_now(self) -> pgqrs.Config:
@@ -176,13 +212,20 @@ async def _a_place(backend: str, folder: Path, roles: Sequence[str]) -> AsyncIte
     if backend == "sqlite":
         path = folder / "chaos.db"
         config = settings(f"sqlite:///{path}")
-        with closing(sqlite3.connect(path)) as connection, connection:
-            connection.execute(f"create table {BOOKS} (run_id integer)")
-        yield _Place(config, [Post(role, config) for role in roles], {}, lambda sql: _sqlite(path, sql))
+        for name in (BOOKS, PULSES):
+            _sqlite(path, f"create table {name} (run_id integer)")
+        yield _Place(
+            config,
+            [Post(role, config) for role in roles],
+            {},
+            lambda sql: _sqlite(path, sql),
+            lambda: _sqlite(path, _PULSE),
+        )
         return
     async with AsyncExitStack() as stack:
         pair = await asyncio.to_thread(stack.enter_context, standby.start())
-        await asyncio.to_thread(pair.primary.sql, f"create table {BOOKS} (run_id bigint)")
+        for name in (BOOKS, PULSES):
+            await asyncio.to_thread(pair.primary.sql, f"create table {name} (run_id bigint)")
         await asyncio.to_thread(pair.follow)
         posts, lines = [], {}
         for number, role in enumerate(roles):
@@ -190,7 +233,11 @@ async def _a_place(backend: str, folder: Path, roles: Sequence[str]) -> AsyncIte
             post = Post(role, settings(dsn_of(proxies)))
             posts.append(post)
             lines[post] = proxies
-        yield _Place(settings(pair.primary.dsn), posts, lines, lambda sql: pair.primary.sql(sql), pair)
+
+        def asked(sql: str) -> list[tuple[object, ...]]:
+            return pair.primary.sql(sql)
+
+        yield _Place(settings(pair.primary.dsn), posts, lines, asked, lambda: pair.primary.sql(_PULSE), pair)
 
 
 async def lines_to(pair: Pair, stack: AsyncExitStack, *, hosts: int) -> list[Proxy]:
@@ -205,5 +252,5 @@ def dsn_of(proxies: Sequence[Proxy]) -> str:
 
 
 def _sqlite(path: Path, sql: str) -> list[tuple[object, ...]]:
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(sqlite3.connect(path, timeout=60)) as connection, connection:
         return connection.execute(sql).fetchall()

