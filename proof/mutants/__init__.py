@@ -50,7 +50,7 @@ def prove(order: Order) -> Iterator[Row]:
         seen=f"{killed} of {len(verdicts)}",
         wanted=wanted,
         good=killed == len(verdicts) > 0 and enough,
-        command=_command(order, case or ",".join(v.mutant.name for v in verdicts if not v.killed)),
+        command=_command(order, ",".join(verdict.mutant.name for verdict in verdicts if not verdict.killed) or case),
         seconds=time.monotonic() - began,
     )
 

@@ -3,6 +3,7 @@
 from proof.mutants.mutant import Edit, Mutant
 
 _WORKFLOWS = "tests/behaviour/test_workflows.py"
+_RECORDS = "tests/behaviour/test_records.py"
 _RUN_LEASES = "tests/faults/test_run_leases.py"
 
 MUTANTS = (
@@ -47,7 +48,7 @@ MUTANTS = (
         "step-given-as-it-came",
         "a step returns what is on record, also the first time",
         (Edit("engine/context.py", "            return decode(text, shape.returns)\n", "            return result\n"),),
-        ("tests/behaviour/test_workflows.py", "tests/seeds"),
+        (f"{_RECORDS}::test_a_step_gives_the_same_the_first_time_and_in_a_replay",),
     ),
     Mutant(
         "step-done-before-it-is-durable",
@@ -59,7 +60,7 @@ MUTANTS = (
                 "            execution.write(record, emitted)\n",
             ),
         ),
-        (_WORKFLOWS,),
+        (f"{_RECORDS}::test_a_handler_goes_on_only_when_its_step_is_durable",),
     ),
     Mutant(
         "attempts-of-a-step-forgotten",
@@ -101,7 +102,7 @@ MUTANTS = (
         "removed-step-undetected",
         "code that ends without a step that is on record is told so",
         (Edit("engine/executor.py", "        execution.check_all_were_asked_for()\n", ""),),
-        (_WORKFLOWS,),
+        (f"{_RECORDS}::test_code_that_has_lost_a_recorded_step_is_told_so_at_its_end",),
     ),
     Mutant(
         "changed-code-fails-the-run",

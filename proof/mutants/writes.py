@@ -4,6 +4,7 @@ from proof.mutants.mutant import Edit, Mutant
 
 _LOST = "tests/faults/test_lost_replies.py"
 _RUN_LEASES = "tests/faults/test_run_leases.py"
+_TOGETHER = "tests/faults/test_written_together.py"
 _SQLITE = "tests/db/test_sqlite.py"
 
 MUTANTS = (
@@ -90,7 +91,7 @@ MUTANTS = (
                 "from pgqrs.db.hints import OUTBOX\nfrom pgqrs.db.history import publish\n",
             ),
         ),
-        ("tests/behaviour/test_history.py",),
+        (f"{_TOGETHER}::test_a_step_is_on_record_with_what_it_emits_or_not_at_all",),
     ),
     Mutant(
         "events-apart-from-the-change",
@@ -122,7 +123,7 @@ MUTANTS = (
                 "            await execution.record(pending._replace(status=StepStatus.SUCCESS, output=output))\n",
             ),
         ),
-        ("tests/behaviour/test_workflows.py::test_a_transaction_and_its_step_commit_together",),
+        (f"{_TOGETHER}::test_a_worker_that_dies_after_a_transaction_has_done_it_once",),
     ),
     Mutant(
         "signal-apart-from-its-step",
@@ -142,7 +143,7 @@ MUTANTS = (
                 "        return decode(payload, as_type)\n",
             ),
         ),
-        ("tests/behaviour/test_workflows.py", "tests/properties/test_replay.py"),
+        (f"{_TOGETHER}::test_a_worker_that_dies_after_it_took_a_signal_has_it_on_record",),
     ),
     Mutant(
         "children-apart-from-their-step",
@@ -161,7 +162,7 @@ MUTANTS = (
                 "    execution.db.hints.announce([found.queue_id])\n",
             ),
         ),
-        ("tests/behaviour/test_workflows.py", "tests/properties/test_replay.py"),
+        (f"{_TOGETHER}::test_a_worker_that_dies_after_it_started_a_child_has_started_one",),
     ),
     Mutant(
         "lost-lease-idles-postgres",
