@@ -243,7 +243,7 @@ MUTANTS = (
         "signal-missed-before-the-wait",
         "a signal that comes between the look and the wait wakes the run",
         (Edit("db/settling.py", "    if signals:\n", "    if not signals and writes is None:\n"),),
-        ("tests/properties/test_replay.py::test_a_thousand_signals_are_each_consumed_once_in_the_order_of_their_senders",),
+        ("tests/faults/test_signals.py::test_a_signal_between_the_look_and_the_wait_wakes_the_run",),
     ),
     Mutant(
         "signal-unlocked-postgres",
@@ -255,21 +255,21 @@ MUTANTS = (
                 "where m.run_id = :run_id;",
             ),
         ),
-        (_RUN_LEASES,),
+        ("tests/faults/test_lock_order.py::test_who_acts_from_outside_locks_the_message_first",),
         on="postgres",
     ),
     Mutant(
         "hold-unlocked-postgres",
         "the fence is checked and the message locked in one go, not checked and then acted upon",
         (Edit("db/settling.sql", "order by m.message_id\n{lock m};", "order by m.message_id;"),),
-        (_RUN_LEASES,),
+        ("tests/faults/test_lock_order.py::test_nobody_cancels_a_run_in_the_middle_of_its_transaction",),
         on="postgres",
     ),
     Mutant(
         "child-not-linked",
         "a child knows its parent",
         (Edit("engine/children.py", "parent_run_id=execution.claim.run_id,", "parent_run_id=None,"),),
-        (f"{_WORKFLOWS}::test_cancel_reaches_the_children",),
+        ("tests/behaviour/test_history.py::test_children_are_told_whose_they_are",),
     ),
     Mutant(
         "parent-not-woken",
@@ -289,7 +289,7 @@ MUTANTS = (
                 ";\n\n-- name: lock_message",
             ),
         ),
-        (_WORKFLOWS, "tests/faults/test_run_leases.py"),
+        ("tests/behaviour/test_children.py::test_a_parent_of_many_is_woken_once",),
     ),
     Mutant(
         "child-missed-before-the-wait",

@@ -4,6 +4,7 @@ from proof.mutants.mutant import Edit, Mutant
 
 _LOST = "tests/faults/test_lost_replies.py"
 _RUN_LEASES = "tests/faults/test_run_leases.py"
+_RUN_LOST = "tests/faults/test_run_lost_replies.py"
 _TOGETHER = "tests/faults/test_written_together.py"
 _SQLITE = "tests/db/test_sqlite.py"
 
@@ -213,7 +214,7 @@ MUTANTS = (
                 "    if db.retried and not writes:\n        held |= await _already_written",
             ),
         ),
-        (_LOST,),
+        (f"{_RUN_LOST}::test_an_end_whose_reply_was_lost_is_the_callers",),
         on="postgres",
     ),
     Mutant(
@@ -259,7 +260,7 @@ MUTANTS = (
                 "    if not fence and (found := await _recorded(db, fence, step)) is not None:\n        return found.output",
             ),
         ),
-        (_RUN_LEASES, _LOST),
+        (f"{_RUN_LOST}::test_a_transaction_whose_reply_was_lost_is_carried_out_once",),
         on="postgres",
     ),
     Mutant(
