@@ -6,8 +6,8 @@
     witness.py   a pytest plugin in that process
     page.py      docs/reference/mutants.md
 
-The short form tries a dozen, chosen by the seed; FULL=1 all. CASE=name[,name] tries those; KILLERS="tests/..." with it
-tries other tests than the mutant's own.
+The short form tries a dozen, chosen by the seed; FULL=1 all. CASE=name[,name] tries those, and KILLERS="tests/..."
+gives them to other tests than their own.
 """
 
 import os

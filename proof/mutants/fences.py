@@ -204,8 +204,7 @@ MUTANTS = (
                 "db/claims.py",
                 "    if not await settling.hold(db, [fence]):\n        return None\n    if db.retried and "
                 "(found := await _recorded(db, fence, step)) is not None:\n        return [int",
-                "    if db.retried and "
-                "(found := await _recorded(db, fence, step)) is not None:\n        return [int",
+                "    if db.retried and (found := await _recorded(db, fence, step)) is not None:\n        return [int",
             ),
         ),
         (_STALE,),
@@ -333,9 +332,11 @@ MUTANTS = (
         (
             Edit(
                 "db/tables/outbox.sql",
-                "    dead_at = case when attempts + 1 >= :max_attempts then {now} end,\n    lease_token = -lease_token\n"
+                "    dead_at = case when attempts + 1 >= :max_attempts then {now} end,\n"
+                "    lease_token = -lease_token\n"
                 "where event_id = :event_id\n  and lease_token = :token\n",
-                "    dead_at = case when attempts + 1 >= :max_attempts then {now} end,\n    lease_token = -lease_token\n"
+                "    dead_at = case when attempts + 1 >= :max_attempts then {now} end,\n"
+                "    lease_token = -lease_token\n"
                 "where event_id = :event_id\n",
             ),
         ),

@@ -47,7 +47,11 @@ MUTANTS = (
     Mutant(
         "step-given-as-it-came",
         "a step returns what is on record, also the first time",
-        (Edit("engine/context.py", "            return decode(text, shape.returns)\n", "            return result\n"),),
+        (
+            Edit(
+                "engine/context.py", "            return decode(text, shape.returns)\n", "            return result\n"
+            ),
+        ),
         (f"{_RECORDS}::test_a_step_gives_the_same_the_first_time_and_in_a_replay",),
     ),
     Mutant(
@@ -107,8 +111,18 @@ MUTANTS = (
     Mutant(
         "changed-code-fails-the-run",
         "a run whose code has changed is parked, not failed",
-        (Edit("engine/outcome.py", "        case PermanentError() | SerializationError():\n", "        case PermanentError() | SerializationError() | NonDeterminism():\n"),
-         Edit("engine/outcome.py", "        case NonDeterminism():\n            return Yielding(", "        case NonDeterminism() if attempt < 0:\n            return Yielding(")),
+        (
+            Edit(
+                "engine/outcome.py",
+                "        case PermanentError() | SerializationError():\n",
+                "        case PermanentError() | SerializationError() | NonDeterminism():\n",
+            ),
+            Edit(
+                "engine/outcome.py",
+                "        case NonDeterminism():\n            return Yielding(",
+                "        case NonDeterminism() if attempt < 0:\n            return Yielding(",
+            ),
+        ),
         (f"{_WORKFLOWS}::test_changed_code_parks_the_run_and_names_both_steps",),
     ),
     Mutant(
@@ -138,7 +152,11 @@ MUTANTS = (
                 "        if self.suspended or not self._waits or self._in_flight:\n",
                 "        if self.suspended or not self._waits:\n",
             ),
-            Edit("engine/execution.py", "if any(leaf.engaged and not leaf.blocked for leaf in leaves):", "if not leaves:"),
+            Edit(
+                "engine/execution.py",
+                "if any(leaf.engaged and not leaf.blocked for leaf in leaves):",
+                "if not leaves:",
+            ),
             Edit("engine/execution.py", "        if all(leaf.blocked for leaf in leaves):\n", "        if leaves:\n"),
         ),
         (f"{_WORKFLOWS}::test_a_sleep_in_one_branch_lets_the_others_finish_their_work",),
@@ -161,7 +179,8 @@ MUTANTS = (
         (
             Edit(
                 "engine/waiting.py",
-                "    until = decode(recorded.output, datetime) if recorded and recorded.output else execution.now() + length\n",
+                "    until = decode(recorded.output, datetime) if recorded and recorded.output else execution.now()"
+                " + length\n",
                 "    until = execution.now() + length\n",
             ),
         ),
@@ -284,7 +303,8 @@ MUTANTS = (
             Edit(
                 "db/lifecycle.sql",
                 "  and not exists (\n    select 1 from pgqrs_workflow_runs as c\n"
-                "    where c.parent_run_id = pgqrs_messages.run_id\n      and c.status in ('PENDING', 'RUNNING', 'PAUSED')\n"
+                "    where c.parent_run_id = pgqrs_messages.run_id\n"
+                "      and c.status in ('PENDING', 'RUNNING', 'PAUSED')\n"
                 "      and c.deleted_at is null\n  );\n\n-- name: lock_message",
                 ";\n\n-- name: lock_message",
             ),
@@ -329,7 +349,7 @@ MUTANTS = (
                 "        return [Child(execution",
             ),
         ),
-        (f"{_WORKFLOWS}::test_a_parent_waits_for_its_children_and_gets_their_results",),
+        ("tests/faults/test_written_together.py::test_a_worker_that_dies_after_it_started_a_child_has_started_one",),
     ),
     Mutant(
         "emitted-at-each-replay",
@@ -341,7 +361,10 @@ MUTANTS = (
                 "",
             ),
         ),
-        ("tests/behaviour/test_history.py::test_what_a_handler_emits_is_published_once_however_often_it_is_replayed",),
+        (
+            "tests/behaviour/test_history.py::test_what_a_handler_emits_is_published_once_however_often_it_is_replaye"
+            "d",
+        ),
     ),
     Mutant(
         "failed-attempt-emits",
@@ -359,6 +382,6 @@ MUTANTS = (
                 "        emitted: list[Emission] = []\n        self._last_emitted = emitted\n        began",
             ),
         ),
-        ("tests/behaviour/test_history.py::test_what_a_failed_attempt_of_a_step_emitted_is_not_published",),
+        (f"{_RECORDS}::test_a_step_that_failed_for_good_publishes_nothing",),
     ),
 )

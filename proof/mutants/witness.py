@@ -1,4 +1,4 @@
-"""A pytest plugin: sees to it that the copy of the library is what is tested, and writes down what failed, and how."""
+"""A pytest plugin: sees to it that the copy of the library is what is tested, and writes down what failed."""
 
 import json
 import os

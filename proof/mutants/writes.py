@@ -13,8 +13,14 @@ MUTANTS = (
         "synchronous-normal",
         "an acknowledged write survives a power cut",
         (
-            Edit("db/drivers/sqlite.py", '"synchronous = full", "foreign_keys', '"synchronous = normal", "foreign_keys'),
-            Edit("db/drivers/sqlite.py", 'self._pragma(connection, "synchronous") != 2:', 'self._pragma(connection, "synchronous") != 1:'),
+            Edit(
+                "db/drivers/sqlite.py", '"synchronous = full", "foreign_keys', '"synchronous = normal", "foreign_keys'
+            ),
+            Edit(
+                "db/drivers/sqlite.py",
+                'self._pragma(connection, "synchronous") != 2:',
+                'self._pragma(connection, "synchronous") != 1:',
+            ),
         ),
         (f"{_SQLITE}::test_every_connection_is_durable_and_strict",),
     ),
@@ -25,7 +31,8 @@ MUTANTS = (
             Edit(
                 "db/drivers/sqlite.py",
                 "                self._run_in_savepoint(session, job)\n                job = None\n",
-                "                self._run_in_savepoint(session, job)\n                _settle([job])\n                job = None\n",
+                "                self._run_in_savepoint(session, job)\n                _settle([job])\n"
+                "                job = None\n",
             ),
         ),
         (_SQLITE,),
@@ -62,7 +69,7 @@ MUTANTS = (
                 "    return [each.run_id for each in await _trigger(db, new)]\n",
             ),
         ),
-        (f"tests/behaviour/test_submitting.py::test_a_kill_before_all_of_a_run_is_written_leaves_nothing_of_it",),
+        ("tests/behaviour/test_submitting.py::test_a_kill_before_all_of_a_run_is_written_leaves_nothing_of_it",),
     ),
     Mutant(
         "poison-hurts-all",
@@ -84,7 +91,8 @@ MUTANTS = (
                 "engine/committer.py",
                 "            held = await settling.commit(self._db, [write for write, _ in batch])\n",
                 "            held = await settling.commit(self._db, [w._replace(emissions=()) for w, _ in batch])\n"
-                "            await publish(self._db, [], [e for w, _ in batch if w.fence in held for e in w.emissions])\n",
+                "            await publish(self._db, [], [e for w, _ in batch if w.fence in held for e in"
+                " w.emissions])\n",
             ),
             Edit(
                 "engine/committer.py",
@@ -230,8 +238,10 @@ MUTANTS = (
         (
             Edit(
                 "db/claims.py",
-                "    if db.retried and (found := await _recorded(db, fence, step)) is not None:\n        return True, found",
-                "    if not fence and (found := await _recorded(db, fence, step)) is not None:\n        return True, found",
+                "    if db.retried and (found := await _recorded(db, fence, step)) is not None:\n"
+                "        return True, found",
+                "    if not fence and (found := await _recorded(db, fence, step)) is not None:\n"
+                "        return True, found",
             ),
         ),
         (f"{_RUN_LEASES}::test_a_signal_whose_reply_was_lost_is_consumed_once",),
@@ -256,8 +266,10 @@ MUTANTS = (
         (
             Edit(
                 "db/claims.py",
-                "    if db.retried and (found := await _recorded(db, fence, step)) is not None:\n        return found.output",
-                "    if not fence and (found := await _recorded(db, fence, step)) is not None:\n        return found.output",
+                "    if db.retried and (found := await _recorded(db, fence, step)) is not None:\n"
+                "        return found.output",
+                "    if not fence and (found := await _recorded(db, fence, step)) is not None:\n"
+                "        return found.output",
             ),
         ),
         (f"{_RUN_LOST}::test_a_transaction_whose_reply_was_lost_is_carried_out_once",),

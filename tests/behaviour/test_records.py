@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
+import pgqrs
 from pgqrs import faults
 
 
@@ -74,3 +75,17 @@ async def test_code_that_has_lost_a_recorded_step_is_told_so_at_its_end(run, clo
 
     assert parked.status == "PAUSED"
     assert "'ship'" in parked.waiting_for
+
+
+async def test_a_step_that_failed_for_good_publishes_nothing(store, run):
+    async def ship(ctx):
+        await ctx.emit("order.shipped")
+        raise pgqrs.PermanentError("after the emit")
+
+    async def handler(ctx, params):
+        await ctx.step("ship", ship, ctx)
+
+    failed = await run(handler)
+
+    assert failed.status == "ERROR"
+    assert await pgqrs.admin(store).outbox.unpublished() == []

@@ -54,7 +54,9 @@ TABLES = ("workflow_runs", "messages", "workflow_steps", "signals", "workflow_ev
 
 
 @pytest.mark.parametrize(
-    "late", [step, transaction, emit, progress, spawn, take_signal, sleep, fail, succeed], ids=lambda each: each.__name__
+    "late",
+    [step, transaction, emit, progress, spawn, take_signal, sleep, fail, succeed],
+    ids=lambda each: each.__name__,
 )
 async def test_whatever_a_handler_does_after_its_run_was_taken_changes_nothing(store, clock, config, late):
     await store.create_workflow("flow")
