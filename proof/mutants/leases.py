@@ -4,6 +4,7 @@ from proof.mutants.mutant import Edit, Mutant
 
 _MESSAGES, _MESSAGES_PG = "db/tables/messages.sql", "db/tables/messages.postgres.sql"
 _WORKFLOWS = "tests/behaviour/test_workflows.py"
+_PROCESSES = "tests/behaviour/test_worker_processes.py"
 _LEASES = "tests/behaviour/test_leases.py"
 
 MUTANTS = (
@@ -289,10 +290,7 @@ MUTANTS = (
                 "return not self.is_lost",
             ),
         ),
-        (
-            "tests/behaviour/test_worker_processes.py::test_a_worker_that_slept_through_its_lease_records_and_starts_nothin"
-            "g",
-        ),
+        (f"{_PROCESSES}::test_a_worker_that_slept_through_its_lease_records_and_starts_nothing",),
     ),
     Mutant(
         "polling-never",

@@ -4,6 +4,7 @@ from proof.mutants.mutant import Edit, Mutant
 
 _WORKFLOWS = "tests/behaviour/test_workflows.py"
 _SUBMITTING = "tests/behaviour/test_submitting.py"
+_CANCELLING = "tests/behaviour/test_cancelling.py"
 _OUTBOX = "tests/behaviour/test_outbox.py"
 _SCHEDULES = "tests/behaviour/test_schedules.py"
 _RETENTION = "tests/behaviour/test_retention.py"
@@ -56,10 +57,7 @@ MUTANTS = (
                 "        if (await _locked(db, each)).status in ():\n",
             ),
         ),
-        (
-            "tests/behaviour/test_cancelling.py::test_what_has_ended_cannot_be_cancelled_and_cancelling_twice_is_no_erro"
-            "r",
-        ),
+        (f"{_CANCELLING}::test_what_has_ended_cannot_be_cancelled_and_cancelling_twice_is_no_error",),
     ),
     Mutant(
         "ended-run-claimed",

@@ -3,6 +3,7 @@
 from proof.mutants.mutant import Edit, Mutant
 
 _WORKFLOWS = "tests/behaviour/test_workflows.py"
+_HISTORY = "tests/behaviour/test_history.py"
 _RECORDS = "tests/behaviour/test_records.py"
 _RUN_LEASES = "tests/faults/test_run_leases.py"
 
@@ -288,7 +289,7 @@ MUTANTS = (
         "child-not-linked",
         "a child knows its parent",
         (Edit("engine/children.py", "parent_run_id=execution.claim.run_id,", "parent_run_id=None,"),),
-        ("tests/behaviour/test_history.py::test_children_are_told_whose_they_are",),
+        (f"{_HISTORY}::test_children_are_told_whose_they_are",),
     ),
     Mutant(
         "parent-not-woken",
@@ -361,10 +362,7 @@ MUTANTS = (
                 "",
             ),
         ),
-        (
-            "tests/behaviour/test_history.py::test_what_a_handler_emits_is_published_once_however_often_it_is_replaye"
-            "d",
-        ),
+        (f"{_HISTORY}::test_what_a_handler_emits_is_published_once_however_often_it_is_replayed",),
     ),
     Mutant(
         "failed-attempt-emits",

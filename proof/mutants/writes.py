@@ -35,7 +35,7 @@ MUTANTS = (
                 "                job = None\n",
             ),
         ),
-        (_SQLITE,),
+        ("tests/db/test_sqlite_durability.py::test_a_call_returns_only_when_it_has_committed",),
     ),
     Mutant(
         "unit-half-written",
@@ -69,7 +69,7 @@ MUTANTS = (
                 "    return [each.run_id for each in await _trigger(db, new)]\n",
             ),
         ),
-        ("tests/behaviour/test_submitting.py::test_a_kill_before_all_of_a_run_is_written_leaves_nothing_of_it",),
+        (f"{_TOGETHER}::test_a_run_that_cannot_be_written_whole_is_not_there",),
     ),
     Mutant(
         "poison-hurts-all",
@@ -81,7 +81,7 @@ MUTANTS = (
                 "            if batch:\n",
             ),
         ),
-        ("tests/unit/test_committer.py", "tests/behaviour/test_workflows.py"),
+        ("tests/unit/test_poison_writes.py::test_a_write_that_no_database_takes_hurts_only_itself",),
     ),
     Mutant(
         "outbox-apart-from-the-checkpoint",
@@ -103,14 +103,13 @@ MUTANTS = (
         (f"{_TOGETHER}::test_a_step_is_on_record_with_what_it_emits_or_not_at_all",),
     ),
     Mutant(
-        "events-apart-from-the-change",
-        "what is told of a change commits with it",
+        "cancel-tells-nobody",
+        "a cancellation stands in the run's history, with who did it and why",
         (
             Edit(
                 "db/lifecycle.py",
                 "    await tell(db, [Happening(each, EventType.CANCELLED, data, actor) for each in cancelled])\n",
-                "    return_ = [Happening(each, EventType.CANCELLED, data, actor) for each in cancelled]\n"
-                "    del return_\n",
+                "",
             ),
         ),
         ("tests/behaviour/test_history.py::test_what_people_do_is_told_with_who_and_why",),

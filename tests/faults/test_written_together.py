@@ -92,3 +92,17 @@ async def test_a_step_is_on_record_with_what_it_emits_or_not_at_all(store, work)
 
     assert done.output() == "shipped"
     assert [event.type for event in await pgqrs.admin(store).outbox.unpublished()] == ["order.shipped"]
+
+
+async def test_a_run_that_cannot_be_written_whole_is_not_there(store):
+    await store.create_workflow("flow")
+    flow = pgqrs.workflow("flow")
+    with faults.recorded() as points:
+        await flow.trigger(1).execute(store)
+    before = await flow.runs(store)
+
+    for point in {point for point in points if point.phase == "sql" and "insert" in point.name}:
+        with faults.injected(faults.at(*point, gone)), pytest.raises(Gone):
+            await flow.trigger(2).execute(store)
+
+    assert [run.run_id for run in await flow.runs(store)] == [run.run_id for run in before]
