@@ -6,6 +6,7 @@ _LOST = "tests/faults/test_lost_replies.py"
 _RUN_LEASES = "tests/faults/test_run_leases.py"
 _RUN_LOST = "tests/faults/test_run_lost_replies.py"
 _TOGETHER = "tests/faults/test_written_together.py"
+_SETTLEMENTS = "tests/faults/test_lost_settlements.py"
 _SQLITE = "tests/db/test_sqlite.py"
 
 MUTANTS = (
@@ -182,7 +183,7 @@ MUTANTS = (
                 '    if db.retried and not queues:\n        found = await db.fetch(_SQL["find_leases"]',
             ),
         ),
-        (f"{_LOST}::test_a_lease_whose_reply_was_lost_is_found_again",),
+        (f"{_SETTLEMENTS}::test_a_lease_whose_reply_was_lost_is_found_however_it_was_read",),
         on="postgres",
     ),
     Mutant(
@@ -208,7 +209,7 @@ MUTANTS = (
                 "where a.message_id = given.id;",
             ),
         ),
-        (f"{_LOST}::test_a_stale_archive_whose_reply_was_lost_is_still_stale",),
+        (f"{_SETTLEMENTS}::test_an_archive_of_the_next_holder_is_not_taken_for_ones_own",),
         on="postgres",
     ),
     Mutant(
@@ -282,10 +283,10 @@ MUTANTS = (
         on="postgres",
     ),
     Mutant(
-        "lost-reply-raised-postgres",
-        "killed connections are replaced without the caller noticing",
+        "never-tried-again-postgres",
+        "what the server has undone, or could not take, is tried again without the caller noticing",
         (Edit("db/drivers/postgres.py", "if time.monotonic() > deadline:", "if attempt:"),),
-        (f"{_LOST}::test_killed_backends_are_replaced_without_the_caller_noticing",),
+        (f"{_LOST}::test_a_deadlock_is_tried_again",),
         on="postgres",
     ),
     Mutant(

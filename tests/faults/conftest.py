@@ -27,4 +27,5 @@ def lose_commit(monkeypatch):
         return result
 
     monkeypatch.setattr(postgres.PostgresDriver, "_perform_once", losing)
-    return armed.append
+    yield armed.append
+    assert not armed, f"nobody ran {armed}: no reply was lost, so nothing was tested"
