@@ -6,8 +6,8 @@
     witness.py   a pytest plugin in that process
     page.py      docs/reference/mutants.md
 
-The short form tries a dozen, chosen by the seed; FULL=1 all. CASE=name[,name] tries those; KILLERS="tests/..." with it
-tries other tests than the mutant's own.
+The short form tries a dozen, chosen by the seed; FULL=1 all. CASE=name[,name] tries those, and KILLERS="tests/..."
+gives them to other tests than their own.
 """
 
 import os
@@ -50,7 +50,7 @@ def prove(order: Order) -> Iterator[Row]:
         seen=f"{killed} of {len(verdicts)}",
         wanted=wanted,
         good=killed == len(verdicts) > 0 and enough,
-        command=_command(order, case or ",".join(v.mutant.name for v in verdicts if not v.killed)),
+        command=_command(order, ",".join(verdict.mutant.name for verdict in verdicts if not verdict.killed) or case),
         seconds=time.monotonic() - began,
     )
 

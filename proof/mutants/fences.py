@@ -3,6 +3,7 @@
 from proof.mutants.mutant import Edit, Mutant
 
 _STALE = "tests/faults/test_run_leases.py::test_a_stale_token_writes_nothing"
+_LATE = "tests/faults/test_lost_leases.py::test_whatever_a_handler_does_after_its_run_was_taken_changes_nothing"
 _STALE_HOLDER = "tests/behaviour/test_leases.py::test_a_stale_holder_changes_nothing"
 _SETTLING, _SETTLING_PG = "db/settling.py", "db/settling.postgres.sql"
 _MESSAGES, _MESSAGES_PG = "db/tables/messages.sql", "db/tables/messages.postgres.sql"
@@ -179,7 +180,7 @@ MUTANTS = (
                 "seconds seconds, attempts int}\nwhere message_id = given.id\n",
             ),
         ),
-        ("tests/behaviour/test_handlers.py",),
+        ("tests/faults/test_lost_leases.py::test_a_message_that_fails_under_a_lost_lease_stays_with_its_new_holder",),
     ),
     Mutant(
         "transact-unfenced",
@@ -193,7 +194,7 @@ MUTANTS = (
                 '(found := await _recorded(db, fence, step)) is not None:\n        return found.output or "null"',
             ),
         ),
-        (_STALE,),
+        (_LATE,),
     ),
     Mutant(
         "spawn-unfenced",
@@ -242,7 +243,7 @@ MUTANTS = (
                 '    if fence:\n        await db.execute(_SQL["show_progress"]',
             ),
         ),
-        (_STALE,),
+        (_LATE,),
     ),
     Mutant(
         "start-unfenced-postgres",
@@ -331,9 +332,11 @@ MUTANTS = (
         (
             Edit(
                 "db/tables/outbox.sql",
-                "    dead_at = case when attempts + 1 >= :max_attempts then {now} end,\n    lease_token = -lease_token\n"
+                "    dead_at = case when attempts + 1 >= :max_attempts then {now} end,\n"
+                "    lease_token = -lease_token\n"
                 "where event_id = :event_id\n  and lease_token = :token\n",
-                "    dead_at = case when attempts + 1 >= :max_attempts then {now} end,\n    lease_token = -lease_token\n"
+                "    dead_at = case when attempts + 1 >= :max_attempts then {now} end,\n"
+                "    lease_token = -lease_token\n"
                 "where event_id = :event_id\n",
             ),
         ),

@@ -4,6 +4,7 @@ from proof.mutants.mutant import Edit, Mutant
 
 _MESSAGES, _MESSAGES_PG = "db/tables/messages.sql", "db/tables/messages.postgres.sql"
 _WORKFLOWS = "tests/behaviour/test_workflows.py"
+_PROCESSES = "tests/behaviour/test_worker_processes.py"
 _LEASES = "tests/behaviour/test_leases.py"
 
 MUTANTS = (
@@ -214,12 +215,12 @@ MUTANTS = (
                 "            limit least(:batch::bigint, queues.most)\n            for update\n",
             ),
         ),
-        ("tests/behaviour/test_waking.py::test_a_run_that_a_long_transaction_holds_does_not_make_its_worker_spin",),
+        ("tests/faults/test_locked_messages.py::test_a_worker_passes_over_it",),
         on="postgres",
     ),
     Mutant(
         "no-lock-at-lease-postgres",
-        "two consumers at once never hold the same message",
+        "consumers of a queue do not wait for each other's transactions",
         (
             Edit(
                 _MESSAGES_PG,
@@ -227,7 +228,7 @@ MUTANTS = (
                 "        limit :batch::bigint\n    ) as due\n    limit :batch::bigint\n),\n",
             ),
         ),
-        (f"{_LEASES}::test_two_consumers_at_once_never_hold_the_same_message",),
+        ("tests/faults/test_locked_messages.py::test_a_dequeue_passes_over_it",),
         on="postgres",
     ),
     Mutant(
@@ -289,9 +290,7 @@ MUTANTS = (
                 "return not self.is_lost",
             ),
         ),
-        (
-            "tests/behaviour/test_worker_processes.py::test_a_worker_that_slept_through_its_lease_records_and_starts_nothing",
-        ),
+        (f"{_PROCESSES}::test_a_worker_that_slept_through_its_lease_records_and_starts_nothing",),
     ),
     Mutant(
         "polling-never",
@@ -300,16 +299,17 @@ MUTANTS = (
         ("tests/behaviour/test_waking.py::test_without_any_hint_polling_finds_the_message",),
     ),
     Mutant(
-        "local-clock-in-a-pass",
-        "how long a run sleeps is decided by the database's clock",
+        "local-clock-in-an-extension",
+        "when a lease ends is decided by the database's clock",
         (
             Edit(
-                "engine/execution.py",
-                "return self.db.clock.now() or self.claim.now + timedelta(seconds=time.monotonic() - self._leased)",
-                "return datetime.now(self.claim.now.tzinfo)",
+                _MESSAGES,
+                "set visible_after = {after given.seconds}\nfrom {rows given: id id, token id, seconds seconds}\n",
+                "set visible_after = (strftime('%s', 'now') + given.seconds) * 1000000\n"
+                "from {rows given: id id, token id, seconds seconds}\n",
             ),
         ),
-        (f"{_WORKFLOWS}::test_a_sleep_ends_at_the_time_that_was_fixed_first",),
+        (f"{_LEASES}::test_extending_keeps_the_message",),
     ),
     Mutant(
         "local-clock-in-a-claim",

@@ -4,6 +4,7 @@ from proof.mutants.mutant import Edit, Mutant
 
 _WORKFLOWS = "tests/behaviour/test_workflows.py"
 _SUBMITTING = "tests/behaviour/test_submitting.py"
+_CANCELLING = "tests/behaviour/test_cancelling.py"
 _OUTBOX = "tests/behaviour/test_outbox.py"
 _SCHEDULES = "tests/behaviour/test_schedules.py"
 _RETENTION = "tests/behaviour/test_retention.py"
@@ -45,8 +46,10 @@ MUTANTS = (
         (
             Edit(
                 "db/lifecycle.py",
-                '    if status in ENDED:\n        raise InvalidTransition(f"run {run_id} has ended in {status}; it cannot be cancelled',
-                '    if status in ():\n        raise InvalidTransition(f"run {run_id} has ended in {status}; it cannot be cancelled',
+                "    if status in ENDED:\n"
+                '        raise InvalidTransition(f"run {run_id} has ended in {status}; it cannot be cancelled',
+                "    if status in ():\n"
+                '        raise InvalidTransition(f"run {run_id} has ended in {status}; it cannot be cancelled',
             ),
             Edit(
                 "db/lifecycle.py",
@@ -54,9 +57,7 @@ MUTANTS = (
                 "        if (await _locked(db, each)).status in ():\n",
             ),
         ),
-        (
-            "tests/behaviour/test_cancelling.py::test_what_has_ended_cannot_be_cancelled_and_cancelling_twice_is_no_error",
-        ),
+        (f"{_CANCELLING}::test_what_has_ended_cannot_be_cancelled_and_cancelling_twice_is_no_error",),
     ),
     Mutant(
         "ended-run-claimed",
@@ -68,7 +69,20 @@ MUTANTS = (
                 "  and exists (",
             ),
         ),
-        ("tests/properties/test_lifecycle.py",),
+        ("tests/faults/test_ended_runs.py::test_a_message_that_was_left_behind_does_not_start_its_run_again",),
+    ),
+    Mutant(
+        "ended-run-claimed-postgres",
+        "a run that has ended is not started again by a message that was left behind",
+        (
+            Edit(
+                "db/claims.postgres.sql",
+                "where r.run_id = taken.run_id\n  and r.status not in ('SUCCESS', 'ERROR', 'CANCELLED')\n",
+                "where r.run_id = taken.run_id\n",
+            ),
+        ),
+        ("tests/faults/test_ended_runs.py::test_a_message_that_was_left_behind_does_not_start_its_run_again",),
+        on="postgres",
     ),
     Mutant(
         "end-leaves-the-message",
@@ -118,9 +132,11 @@ MUTANTS = (
         (
             Edit(
                 "db/lifecycle.py",
-                '        raise AlreadyCompleted(f"run {run_id} has ended in SUCCESS; use reset to run it again from the start")\n'
+                '        raise AlreadyCompleted(f"run {run_id} has ended in SUCCESS; use reset to run it again from'
+                ' the start")\n'
                 '    await db.execute(_SQL["delete_unfinished_steps"], run_id=run_id)\n',
-                '        raise AlreadyCompleted(f"run {run_id} has ended in SUCCESS; use reset to run it again from the start")\n',
+                '        raise AlreadyCompleted(f"run {run_id} has ended in SUCCESS; use reset to run it again from'
+                ' the start")\n',
             ),
         ),
         (f"{_WORKFLOWS}::test_an_error_can_be_restarted_and_keeps_its_completed_steps",),
@@ -165,11 +181,16 @@ MUTANTS = (
         "retention-deletes-the-living",
         "a run that has not ended stays, however old it is",
         (
-            Edit("db/retention.sql", "    union all select 'CANCELLED'\n", "    union all select 'PAUSED'\n"),
+            Edit(
+                "db/retention.sql",
+                "    union all select 'CANCELLED'\n",
+                "    union all select 'CANCELLED'\n    union all select 'PAUSED'\n",
+            ),
             Edit(
                 "db/retention.sql",
                 "select r.run_id, r.completed_at\nfrom pgqrs_workflow_runs as r\nwhere r.workflow_id = :target_id\n"
-                "  and r.status = :target_status\n  and r.completed_at is not null\n  and r.completed_at <= {after -:keep}\n"
+                "  and r.status = :target_status\n  and r.completed_at is not null\n"
+                "  and r.completed_at <= {after -:keep}\n"
                 "  and (r.completed_at, r.run_id) > (:after_at, :after_id)\norder by r.completed_at, r.run_id\n",
                 "select r.run_id, r.updated_at as completed_at\nfrom pgqrs_workflow_runs as r\n"
                 "where r.workflow_id = :target_id\n  and r.status = :target_status\n"
@@ -179,8 +200,10 @@ MUTANTS = (
             Edit(
                 "db/retention.sql",
                 "  and coalesce(r.status, '') = :target_status\n  and r.completed_at <= {after -:keep}\n"
-                "  and (r.deleted_at is null or cast(:apart as integer) = 0)\n  and {include _may_go}\n  and not exists (\n"
-                "    select 1 from pgqrs_messages as m\n    where m.run_id = r.run_id and m.run_id is not null\n  )\n",
+                "  and (r.deleted_at is null or cast(:apart as integer) = 0)\n  and {include _may_go}\n"
+                "  and not exists (\n"
+                "    select 1 from pgqrs_messages as m\n    where m.run_id = r.run_id and m.run_id is not null\n"
+                "  )\n",
                 "  and coalesce(r.status, '') = :target_status\n  and r.updated_at <= {after -:keep}\n"
                 "  and (r.deleted_at is null or cast(:apart as integer) = 0)\n  and {include _may_go}\n",
             ),
@@ -234,7 +257,7 @@ MUTANTS = (
     Mutant(
         "dead-letters-in-circles",
         "a dead letter that fails triggers no other",
-        (Edit("db/triggering.sql", "  and r.dead_letter_of is null\n", ""),),
+        (Edit("db/triggering.sql", "  and r.dead_letter_of is null\n", "  and coalesce(r.dead_letter_of, 0) < 3\n"),),
         ("tests/behaviour/test_dead_letter_workflows.py::test_dead_letters_that_fail_do_not_go_round_in_circles",),
     ),
     Mutant(
@@ -244,7 +267,8 @@ MUTANTS = (
             Edit(
                 "engine/outbox.py",
                 "            error = await self._send(claimed.event, routes)\n"
-                "            held = await (self._published(claimed) if error is None else self._failed(claimed, error))\n",
+                "            held = await (self._published(claimed) if error is None else self._failed(claimed,"
+                " error))\n",
                 "            held = await self._published(claimed)\n"
                 "            await self._send(claimed.event, routes)\n",
             ),

@@ -10,17 +10,17 @@ PAGE = ROOT / "docs" / "reference" / "mutants.md"
 _HEAD = """\
 # Mutants
 
-A test that cannot fail proves nothing. So the library is broken on purpose, in one place at a time: a fence left out, a
-lease that does not count, two things that commit apart. Each broken copy is given to the tests, and one of them must fail,
-on what it promises and not because the copy does not run. Made by
+A test that cannot fail proves nothing. So the library is broken on purpose, in one place at a time: a fence left
+out, a lease that does not count, two things that commit apart. Each broken copy is given to the tests, and one of
+them must fail, on what it promises and not because the copy does not run. Made by
 
 ```console
 $ make proof LAYERS=mutants FULL=1
 ```
 
-which also says when a mutant survives, when it no longer applies to the present source, and when a test that should kill it
-fails without it. `CASE=name make proof LAYERS=mutants` repeats one; `KILLERS="tests/behaviour tests/faults"` with it tries
-other tests. The texts that are changed are in `proof/mutants/`.
+which also says when a mutant survives, when it no longer applies to the present source, and when a test that should
+kill it fails without it. `CASE=name make proof LAYERS=mutants` repeats one; with `KILLERS="tests/behaviour"` it is
+given to other tests than its own. The texts that are changed are in `proof/mutants/`.
 
 """
 

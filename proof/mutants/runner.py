@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,19 +70,24 @@ def run(copy: Path, tests: list[str], *, on: str, postgres: str, first: bool) ->
         witness.COPY: str(copy),
         witness.ON: on,
         witness.SEEN: str(report),
+        witness.FIRST: "yes" if first else "",
     }
     command = [sys.executable, "-m", "pytest", "-q", "-p", "proof.mutants.witness", "-p", "no:cacheprovider"]
-    command += [f"--timeout={_TEST_SECONDS}", "--tb=short", *(["-x"] if first else []), *tests]
-    # A session of its own: the programs that its tests have started end with it.
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-    )
+    command += [f"--timeout={_TEST_SECONDS}", "--tb=short", *tests]
+    output = copy / "output.txt"
+    with output.open("wb") as file:
+        # A session of its own: the programs that its tests have started end with it.
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+        )
     try:
-        output, _ = process.communicate(timeout=_RUN_SECONDS)
+        process.wait(_RUN_SECONDS)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
         return Seen(0, (), f"no end within {_RUN_SECONDS} s")
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
     if not report.exists():
         return Seen(0, (), _last_line(output))
     seen = json.loads(report.read_text(encoding="utf-8"))
@@ -90,6 +96,6 @@ def run(copy: Path, tests: list[str], *, on: str, postgres: str, first: bool) ->
     return Seen(seen["tests"], tuple(seen["failures"]), trouble)
 
 
-def _last_line(output: bytes) -> str:
-    lines = [line for line in output.decode(errors="replace").splitlines() if line.strip()]
+def _last_line(output: Path) -> str:
+    lines = [line for line in output.read_text(errors="replace").splitlines() if line.strip()]
     return next((line for line in reversed(lines) if "rror" in line), lines[-1] if lines else "it said nothing")[:200]

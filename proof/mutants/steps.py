@@ -3,6 +3,8 @@
 from proof.mutants.mutant import Edit, Mutant
 
 _WORKFLOWS = "tests/behaviour/test_workflows.py"
+_HISTORY = "tests/behaviour/test_history.py"
+_RECORDS = "tests/behaviour/test_records.py"
 _RUN_LEASES = "tests/faults/test_run_leases.py"
 
 MUTANTS = (
@@ -51,7 +53,7 @@ MUTANTS = (
                 "engine/context.py", "            return decode(text, shape.returns)\n", "            return result\n"
             ),
         ),
-        ("tests/behaviour/test_workflows.py", "tests/seeds"),
+        (f"{_RECORDS}::test_a_step_gives_the_same_the_first_time_and_in_a_replay",),
     ),
     Mutant(
         "step-done-before-it-is-durable",
@@ -63,7 +65,7 @@ MUTANTS = (
                 "            execution.write(record, emitted)\n",
             ),
         ),
-        (_WORKFLOWS,),
+        (f"{_RECORDS}::test_a_handler_goes_on_only_when_its_step_is_durable",),
     ),
     Mutant(
         "attempts-of-a-step-forgotten",
@@ -105,7 +107,7 @@ MUTANTS = (
         "removed-step-undetected",
         "code that ends without a step that is on record is told so",
         (Edit("engine/executor.py", "        execution.check_all_were_asked_for()\n", ""),),
-        (_WORKFLOWS,),
+        (f"{_RECORDS}::test_code_that_has_lost_a_recorded_step_is_told_so_at_its_end",),
     ),
     Mutant(
         "changed-code-fails-the-run",
@@ -178,7 +180,8 @@ MUTANTS = (
         (
             Edit(
                 "engine/waiting.py",
-                "    until = decode(recorded.output, datetime) if recorded and recorded.output else execution.now() + length\n",
+                "    until = decode(recorded.output, datetime) if recorded and recorded.output else execution.now()"
+                " + length\n",
                 "    until = execution.now() + length\n",
             ),
         ),
@@ -260,9 +263,7 @@ MUTANTS = (
         "signal-missed-before-the-wait",
         "a signal that comes between the look and the wait wakes the run",
         (Edit("db/settling.py", "    if signals:\n", "    if not signals and writes is None:\n"),),
-        (
-            "tests/properties/test_replay.py::test_a_thousand_signals_are_each_consumed_once_in_the_order_of_their_senders",
-        ),
+        ("tests/faults/test_signals.py::test_a_signal_between_the_look_and_the_wait_wakes_the_run",),
     ),
     Mutant(
         "signal-unlocked-postgres",
@@ -274,21 +275,21 @@ MUTANTS = (
                 "where m.run_id = :run_id;",
             ),
         ),
-        (_RUN_LEASES,),
+        ("tests/faults/test_lock_order.py::test_who_acts_from_outside_locks_the_message_first",),
         on="postgres",
     ),
     Mutant(
         "hold-unlocked-postgres",
         "the fence is checked and the message locked in one go, not checked and then acted upon",
         (Edit("db/settling.sql", "order by m.message_id\n{lock m};", "order by m.message_id;"),),
-        (_RUN_LEASES,),
+        ("tests/faults/test_lock_order.py::test_nobody_cancels_a_run_in_the_middle_of_its_transaction",),
         on="postgres",
     ),
     Mutant(
         "child-not-linked",
         "a child knows its parent",
         (Edit("engine/children.py", "parent_run_id=execution.claim.run_id,", "parent_run_id=None,"),),
-        (f"{_WORKFLOWS}::test_cancel_reaches_the_children",),
+        (f"{_HISTORY}::test_children_are_told_whose_they_are",),
     ),
     Mutant(
         "parent-not-woken",
@@ -303,12 +304,13 @@ MUTANTS = (
             Edit(
                 "db/lifecycle.sql",
                 "  and not exists (\n    select 1 from pgqrs_workflow_runs as c\n"
-                "    where c.parent_run_id = pgqrs_messages.run_id\n      and c.status in ('PENDING', 'RUNNING', 'PAUSED')\n"
+                "    where c.parent_run_id = pgqrs_messages.run_id\n"
+                "      and c.status in ('PENDING', 'RUNNING', 'PAUSED')\n"
                 "      and c.deleted_at is null\n  );\n\n-- name: lock_message",
                 ";\n\n-- name: lock_message",
             ),
         ),
-        (_WORKFLOWS, "tests/faults/test_run_leases.py"),
+        ("tests/behaviour/test_children.py::test_a_parent_of_many_is_woken_once",),
     ),
     Mutant(
         "child-missed-before-the-wait",
@@ -348,7 +350,7 @@ MUTANTS = (
                 "        return [Child(execution",
             ),
         ),
-        (f"{_WORKFLOWS}::test_a_parent_waits_for_its_children_and_gets_their_results",),
+        ("tests/faults/test_written_together.py::test_a_worker_that_dies_after_it_started_a_child_has_started_one",),
     ),
     Mutant(
         "emitted-at-each-replay",
@@ -360,9 +362,7 @@ MUTANTS = (
                 "",
             ),
         ),
-        (
-            "tests/behaviour/test_history.py::test_what_a_handler_emits_is_published_once_however_often_it_is_replayed",
-        ),
+        (f"{_HISTORY}::test_what_a_handler_emits_is_published_once_however_often_it_is_replayed",),
     ),
     Mutant(
         "failed-attempt-emits",
@@ -380,6 +380,6 @@ MUTANTS = (
                 "        emitted: list[Emission] = []\n        self._last_emitted = emitted\n        began",
             ),
         ),
-        ("tests/behaviour/test_history.py::test_what_a_failed_attempt_of_a_step_emitted_is_not_published",),
+        (f"{_RECORDS}::test_a_step_that_failed_for_good_publishes_nothing",),
     ),
 )

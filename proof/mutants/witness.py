@@ -1,4 +1,4 @@
-"""A pytest plugin: sees to it that the copy of the library is what is tested, and writes down what failed, and how."""
+"""A pytest plugin: sees to it that the copy of the library is what is tested, and writes down what failed."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 # Set by the runner for the process that tests one copy.
-COPY, ON, SEEN = "PGQRS_MUTANT_COPY", "PGQRS_MUTANT_ON", "PGQRS_MUTANT_SEEN"
+COPY, ON, SEEN, FIRST = "PGQRS_MUTANT_COPY", "PGQRS_MUTANT_ON", "PGQRS_MUTANT_SEEN", "PGQRS_MUTANT_FIRST"
 
 # A program that does not run breaks no promise: whoever fails with one of these has noticed nothing.
 _DOES_NOT_RUN = re.compile(
@@ -16,7 +16,7 @@ _DOES_NOT_RUN = re.compile(
     r"|unexpected keyword argument|positional argument|unknown token|no query named"
     r"|no such column|no such table|syntax error|PostgresSyntaxError|Undefined\w+Error|AmbiguousColumnError)\b"
 )
-_seen: dict[str, object] = {"tests": 0, "failures": [], "slow": {}}
+_seen: dict[str, object] = {"tests": 0, "failures": []}
 
 
 def pytest_configure() -> None:
@@ -47,11 +47,24 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
             {
                 "test": report.nodeid,
                 "when": report.when,
-                "said": next((line for line in said if line), ""),
+                "said": _crash(report),
                 "broken": broken.group() if broken else "",
             }
         )
+        if os.environ[FIRST]:
+            # At once: what a broken library has left behind, such as locks, may never be cleared away.
+            _write(1)
+            os._exit(1)
+
+
+def _crash(report: pytest.TestReport) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return crash.message.partition("\n")[0] if crash is not None else "it raised"
 
 
 def pytest_sessionfinish(exitstatus: int) -> None:
-    Path(os.environ[SEEN]).write_text(json.dumps({**_seen, "exit": int(exitstatus)}), encoding="utf-8")
+    _write(int(exitstatus))
+
+
+def _write(status: int) -> None:
+    Path(os.environ[SEEN]).write_text(json.dumps({**_seen, "exit": status}), encoding="utf-8")

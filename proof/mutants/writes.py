@@ -4,6 +4,9 @@ from proof.mutants.mutant import Edit, Mutant
 
 _LOST = "tests/faults/test_lost_replies.py"
 _RUN_LEASES = "tests/faults/test_run_leases.py"
+_RUN_LOST = "tests/faults/test_run_lost_replies.py"
+_TOGETHER = "tests/faults/test_written_together.py"
+_SETTLEMENTS = "tests/faults/test_lost_settlements.py"
 _SQLITE = "tests/db/test_sqlite.py"
 
 MUTANTS = (
@@ -29,10 +32,11 @@ MUTANTS = (
             Edit(
                 "db/drivers/sqlite.py",
                 "                self._run_in_savepoint(session, job)\n                job = None\n",
-                "                self._run_in_savepoint(session, job)\n                _settle([job])\n                job = None\n",
+                "                self._run_in_savepoint(session, job)\n                _settle([job])\n"
+                "                job = None\n",
             ),
         ),
-        (_SQLITE,),
+        ("tests/db/test_sqlite_durability.py::test_a_call_returns_only_when_it_has_committed",),
     ),
     Mutant(
         "unit-half-written",
@@ -66,7 +70,7 @@ MUTANTS = (
                 "    return [each.run_id for each in await _trigger(db, new)]\n",
             ),
         ),
-        (f"tests/behaviour/test_submitting.py::test_a_kill_before_all_of_a_run_is_written_leaves_nothing_of_it",),
+        (f"{_TOGETHER}::test_a_run_that_cannot_be_written_whole_is_not_there",),
     ),
     Mutant(
         "poison-hurts-all",
@@ -78,7 +82,7 @@ MUTANTS = (
                 "            if batch:\n",
             ),
         ),
-        ("tests/unit/test_committer.py", "tests/behaviour/test_workflows.py"),
+        ("tests/unit/test_poison_writes.py::test_a_write_that_no_database_takes_hurts_only_itself",),
     ),
     Mutant(
         "outbox-apart-from-the-checkpoint",
@@ -88,7 +92,8 @@ MUTANTS = (
                 "engine/committer.py",
                 "            held = await settling.commit(self._db, [write for write, _ in batch])\n",
                 "            held = await settling.commit(self._db, [w._replace(emissions=()) for w, _ in batch])\n"
-                "            await publish(self._db, [], [e for w, _ in batch if w.fence in held for e in w.emissions])\n",
+                "            await publish(self._db, [], [e for w, _ in batch if w.fence in held for e in"
+                " w.emissions])\n",
             ),
             Edit(
                 "engine/committer.py",
@@ -96,17 +101,16 @@ MUTANTS = (
                 "from pgqrs.db.hints import OUTBOX\nfrom pgqrs.db.history import publish\n",
             ),
         ),
-        ("tests/behaviour/test_history.py",),
+        (f"{_TOGETHER}::test_a_step_is_on_record_with_what_it_emits_or_not_at_all",),
     ),
     Mutant(
-        "events-apart-from-the-change",
-        "what is told of a change commits with it",
+        "cancel-tells-nobody",
+        "a cancellation stands in the run's history, with who did it and why",
         (
             Edit(
                 "db/lifecycle.py",
                 "    await tell(db, [Happening(each, EventType.CANCELLED, data, actor) for each in cancelled])\n",
-                "    return_ = [Happening(each, EventType.CANCELLED, data, actor) for each in cancelled]\n"
-                "    del return_\n",
+                "",
             ),
         ),
         ("tests/behaviour/test_history.py::test_what_people_do_is_told_with_who_and_why",),
@@ -128,7 +132,7 @@ MUTANTS = (
                 "            await execution.record(pending._replace(status=StepStatus.SUCCESS, output=output))\n",
             ),
         ),
-        ("tests/behaviour/test_workflows.py::test_a_transaction_and_its_step_commit_together",),
+        (f"{_TOGETHER}::test_a_worker_that_dies_after_a_transaction_has_done_it_once",),
     ),
     Mutant(
         "signal-apart-from-its-step",
@@ -148,7 +152,7 @@ MUTANTS = (
                 "        return decode(payload, as_type)\n",
             ),
         ),
-        ("tests/behaviour/test_workflows.py", "tests/properties/test_replay.py"),
+        (f"{_TOGETHER}::test_a_worker_that_dies_after_it_took_a_signal_has_it_on_record",),
     ),
     Mutant(
         "children-apart-from-their-step",
@@ -167,7 +171,7 @@ MUTANTS = (
                 "    execution.db.hints.announce([found.queue_id])\n",
             ),
         ),
-        ("tests/behaviour/test_workflows.py", "tests/properties/test_replay.py"),
+        (f"{_TOGETHER}::test_a_worker_that_dies_after_it_started_a_child_has_started_one",),
     ),
     Mutant(
         "lost-lease-idles-postgres",
@@ -179,7 +183,7 @@ MUTANTS = (
                 '    if db.retried and not queues:\n        found = await db.fetch(_SQL["find_leases"]',
             ),
         ),
-        (f"{_LOST}::test_a_lease_whose_reply_was_lost_is_found_again",),
+        (f"{_SETTLEMENTS}::test_a_lease_whose_reply_was_lost_is_found_however_it_was_read",),
         on="postgres",
     ),
     Mutant(
@@ -205,7 +209,7 @@ MUTANTS = (
                 "where a.message_id = given.id;",
             ),
         ),
-        (f"{_LOST}::test_a_stale_archive_whose_reply_was_lost_is_still_stale",),
+        (f"{_SETTLEMENTS}::test_an_archive_of_the_next_holder_is_not_taken_for_ones_own",),
         on="postgres",
     ),
     Mutant(
@@ -218,7 +222,7 @@ MUTANTS = (
                 "    if db.retried and not writes:\n        held |= await _already_written",
             ),
         ),
-        (_LOST,),
+        (f"{_RUN_LOST}::test_an_end_whose_reply_was_lost_is_the_callers",),
         on="postgres",
     ),
     Mutant(
@@ -234,8 +238,10 @@ MUTANTS = (
         (
             Edit(
                 "db/claims.py",
-                "    if db.retried and (found := await _recorded(db, fence, step)) is not None:\n        return True, found",
-                "    if not fence and (found := await _recorded(db, fence, step)) is not None:\n        return True, found",
+                "    if db.retried and (found := await _recorded(db, fence, step)) is not None:\n"
+                "        return True, found",
+                "    if not fence and (found := await _recorded(db, fence, step)) is not None:\n"
+                "        return True, found",
             ),
         ),
         (f"{_RUN_LEASES}::test_a_signal_whose_reply_was_lost_is_consumed_once",),
@@ -260,11 +266,13 @@ MUTANTS = (
         (
             Edit(
                 "db/claims.py",
-                "    if db.retried and (found := await _recorded(db, fence, step)) is not None:\n        return found.output",
-                "    if not fence and (found := await _recorded(db, fence, step)) is not None:\n        return found.output",
+                "    if db.retried and (found := await _recorded(db, fence, step)) is not None:\n"
+                "        return found.output",
+                "    if not fence and (found := await _recorded(db, fence, step)) is not None:\n"
+                "        return found.output",
             ),
         ),
-        (_RUN_LEASES, _LOST),
+        (f"{_RUN_LOST}::test_a_transaction_whose_reply_was_lost_is_carried_out_once",),
         on="postgres",
     ),
     Mutant(
@@ -275,10 +283,10 @@ MUTANTS = (
         on="postgres",
     ),
     Mutant(
-        "lost-reply-raised-postgres",
-        "killed connections are replaced without the caller noticing",
+        "never-tried-again-postgres",
+        "what the server has undone, or could not take, is tried again without the caller noticing",
         (Edit("db/drivers/postgres.py", "if time.monotonic() > deadline:", "if attempt:"),),
-        (f"{_LOST}::test_killed_backends_are_replaced_without_the_caller_noticing",),
+        (f"{_LOST}::test_a_deadlock_is_tried_again",),
         on="postgres",
     ),
     Mutant(

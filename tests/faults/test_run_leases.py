@@ -592,31 +592,6 @@ async def test_a_claim_that_is_overtaken_by_a_pause_does_not_start_the_run(rig, 
     assert (run.status, run.waiting_for) == ("PAUSED", "by a person")
 
 
-@pytest.fixture
-def lose_commit(monkeypatch):
-    """Arms one loss: the next unit of work that runs this statement commits, and then its connection breaks."""
-    from pgqrs.db.drivers import postgres
-
-    armed: list[str] = []
-    perform = postgres.PostgresDriver._perform_once
-
-    async def losing(self, work, kind, *, retried):
-        seen = []
-
-        async def watched(session):
-            with faults.injected(lambda point: seen.append(point.name) if point.phase == "sql" else None):
-                return await work(session)
-
-        result = await perform(self, watched, kind, retried=retried)
-        if armed and armed[0] in seen:
-            armed.clear()
-            raise postgres._Failed(ConnectionResetError("the reply was lost"), reply_lost=True)
-        return result
-
-    monkeypatch.setattr(postgres.PostgresDriver, "_perform_once", losing)
-    return armed.append
-
-
 @pytest.mark.row("B4.6")
 @pytest.mark.backends("postgres")
 async def test_a_signal_whose_reply_was_lost_is_consumed_once(rig, lose_commit):

@@ -1,0 +1,23 @@
+"""Children: their parent sleeps until the last of them has ended."""
+
+import pgqrs
+
+
+async def test_a_parent_of_many_is_woken_once(store):
+    await store.create_workflow("flow")
+    flow = pgqrs.workflow("flow")
+    passes = []
+
+    async def handler(ctx, n: int):
+        if n:
+            return n
+        passes.append(n)
+        return await ctx.map("flow", [1, 2, 3, 4])
+
+    worker = await pgqrs.consumer("w", 0, "flow").handler(handler).concurrency(1).create(store)
+    run_id = await flow.trigger(0).execute(store)
+    await worker.run_until_idle()
+
+    assert (await flow.get_run(run_id, store)).output() == [1, 2, 3, 4]
+    assert len(passes) == 2
+    await worker.close()

@@ -1,0 +1,106 @@
+"""Who has lost a lease, and does not know it yet, can do nothing with what it held."""
+
+import asyncio
+
+import pytest
+
+import pgqrs
+from pgqrs.db import claims
+from pgqrs.db.queries import Query
+from pgqrs.db.tables import workflows
+from pgqrs.db.tables.messages import Source
+
+
+async def step(ctx, ledger):
+    await ctx.step("late", lambda: 1)
+
+
+async def transaction(ctx, ledger):
+    async def write(tx):
+        await tx.execute(f"insert into {ledger} values (1)")
+
+    await ctx.transaction("late", write)
+
+
+async def emit(ctx, ledger):
+    await ctx.emit("late")
+
+
+async def progress(ctx, ledger):
+    await ctx.progress(1, 2, "late")
+
+
+async def spawn(ctx, ledger):
+    await ctx.spawn("flow")
+
+
+async def take_signal(ctx, ledger):
+    await ctx.wait_for("go")
+
+
+async def sleep(ctx, ledger):
+    await ctx.sleep(60)
+
+
+async def fail(ctx, ledger):
+    raise OSError("late")
+
+
+async def succeed(ctx, ledger):
+    return "late"
+
+
+TABLES = ("workflow_runs", "messages", "workflow_steps", "signals", "workflow_events", "outbox_events")
+
+
+@pytest.mark.parametrize(
+    "late",
+    [step, transaction, emit, progress, spawn, take_signal, sleep, fail, succeed],
+    ids=lambda each: each.__name__,
+)
+async def test_whatever_a_handler_does_after_its_run_was_taken_changes_nothing(store, clock, config, late):
+    await store.create_workflow("flow")
+    flow = pgqrs.workflow("flow")
+    queue_id = (await workflows.get(store.database, "flow")).queue_id
+    ledger = f'"{config.schema}".ledger' if config.backend == "postgres" else "ledger"
+    await store.database.execute(Query("ledger", f"create table {ledger} (amount integer)"))
+    before = {}
+
+    async def rows():
+        found = {
+            table: await store.database.fetch(Query(table, f"select * from pgqrs_{table} order by 1, 2"))
+            for table in TABLES
+        }
+        found["ledger"] = await store.database.fetch(Query("ledger", f"select amount from {ledger}"))
+        return {table: [tuple(row) for row in those] for table, those in found.items()}
+
+    async def handler(ctx, params):
+        clock.advance(3600)
+        assert await claims.claim(store.database, [Source(queue_id, 60.0)], worker_id=worker.worker_id, batch=1)
+        before.update(await rows())
+        return await late(ctx, ledger)
+
+    worker = await pgqrs.consumer("w", 0, "flow").handler(handler).create(store)
+    run_id = await flow.trigger().execute(store)
+    await flow.signal(run_id, store, "go")
+    await asyncio.wait_for(worker.run_until_idle(), 30)
+
+    assert await rows() == before
+    await worker.close()
+
+
+async def test_a_message_that_fails_under_a_lost_lease_stays_with_its_new_holder(store, clock):
+    await store.create_queue("tasks")
+    await (await store.producer("tasks")).enqueue("x")
+    one, other = await store.consumer("tasks"), await store.consumer("tasks")
+    held = []
+
+    async def handler(message):
+        clock.advance(3600)
+        held.extend(await other.dequeue())
+        raise OSError("late")
+
+    await asyncio.wait_for(one.process(handler, until_idle=True), 30)
+
+    assert [message.attempts for message in held] == [2]
+    await held[0].archive()

@@ -1,0 +1,46 @@
+"""A write that cannot be committed fails for whoever made it; those that were gathered with it go in."""
+
+import asyncio
+
+from pgqrs.db import settling
+from pgqrs.db.writes import StepRecord, Write
+from pgqrs.engine.committer import Committer
+from pgqrs.errors import ConnectionFailed
+from pgqrs.journal import Journal
+from pgqrs.types import StepStatus
+
+POISON = 13
+
+
+class Db:
+    journal = Journal()
+
+
+def step(run_id):
+    return Write((run_id, run_id, 1), (StepRecord("a", 0, StepStatus.SUCCESS),))
+
+
+async def outcomes(monkeypatch, error):
+    """What each of four writers hears when the batch that has the poison in it raises."""
+
+    async def commit(_db, writes):
+        if any(write.fence[0] == POISON for write in writes):
+            raise error
+        return {write.fence for write in writes}
+
+    monkeypatch.setattr(settling, "commit", commit)
+    committer = Committer(Db())
+    written = [committer.write(step(run_id)) for run_id in (1, 2, POISON, 3)]
+    return await asyncio.gather(*written, return_exceptions=True)
+
+
+async def test_a_write_that_no_database_takes_hurts_only_itself(monkeypatch):
+    error = ValueError("no database takes this")
+
+    assert await outcomes(monkeypatch, error) == [None, None, error, None]
+
+
+async def test_a_database_that_is_away_is_not_asked_again_for_each_of_them(monkeypatch):
+    error = ConnectionFailed("away")
+
+    assert await outcomes(monkeypatch, error) == [error] * 4
