@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pgqrs.api.admin import admin
 from pgqrs.blocking import _portal
 from pgqrs.config import Config
 from pgqrs.db import looking
@@ -181,6 +182,7 @@ class _CrashKit(AsyncKit):
         self.on_record: dict[str, int] = {}
         self.emitted: tuple[str, ...] = ()
         self.run_counts: dict[str, int] = {}
+        self.broken = ""
 
     def body(self, step: Body) -> Callable[..., Any]:
         # The run that is under test is the first of its database; the steps of its children carry their run's name.
@@ -217,6 +219,8 @@ class _CrashKit(AsyncKit):
         events = await looking.emitted(db)
         self.emitted = tuple(sorted(each.event_type for each in events if each.run_id == self._handles[0].run_id))
         self.run_counts = await looking.runs_by_workflow(db)
+        violations = await admin(await self.open()).check_invariants()
+        self.broken = str(violations) if violations else ""
 
     def _longest_lease(self) -> float:
         own = (handler.options.lease_seconds or 0 for handler in self._handlers.values())
@@ -310,19 +314,25 @@ async def _forgotten(kit: AsyncKit) -> None:
 
 
 def _wrong(plan: _Plan, kit: _CrashKit, run: RunHandle, effects: Effects, expected: _Expected) -> str:
+    if kit.broken:
+        return f"an invariant of the database is broken: {kit.broken}"
     if differs := _Outcome.of(run, kit).differs_from(expected.outcome, plan.compare):
         return differs
+    return _miscounted(kit, run, effects, expected.effects) or _checked(plan, run, effects)
+
+
+def _miscounted(kit: _CrashKit, run: RunHandle, effects: Effects, expected: Effects) -> str:
+    """A body may run once more for each crash, and not at all when it was on record."""
     for name, count in sorted(effects.items()):
-        most = expected.effects[name] + run.crashes
+        most = expected[name] + run.crashes
         if count > most:
             return f"the body of step {name!r} ran {count} times; {most} at most after {run.crashes} crash"
     for name, count in sorted(kit.on_record.items()):
         # An error on record is tried again when the run is.
-        if effects[name] > max(count, expected.effects[name]):
+        if effects[name] > max(count, expected[name]):
             return f"the body of step {name!r} ran again although it was on record"
-    if missing := sorted(expected.effects.keys() - effects.keys()):
-        return f"the body of step {missing[0]!r} did not run at all"
-    return _checked(plan, run, effects)
+    missing = sorted(expected.keys() - effects.keys())
+    return f"the body of step {missing[0]!r} did not run at all" if missing else ""
 
 
 def _checked(plan: _Plan, run: RunHandle, effects: Effects) -> str:
