@@ -201,8 +201,17 @@ class _CrashKit(AsyncKit):
                 handle.crashes += 1
             self.clock.advance(self._longest_lease() + 1)
             await super()._drain_once()
-            await self._victim.wake()
+            await self._wake()
         await self.refresh()
+
+    async def _wake(self) -> None:
+        """One that was only stalled is told by every write that the run is not its own any more."""
+        run = self._handles[0]
+        before = (run.row, run.steps, run.events)
+        await self._victim.wake()
+        await self.refresh()
+        if before != (run.row, run.steps, run.events):
+            self.broken = "a worker whose lease was out has changed the run of another"
 
     async def _note_what_is_recorded(self) -> None:
         await self.refresh()
@@ -220,7 +229,8 @@ class _CrashKit(AsyncKit):
         self.emitted = tuple(sorted(each.event_type for each in events if each.run_id == self._handles[0].run_id))
         self.run_counts = await looking.runs_by_workflow(db)
         violations = await admin(await self.open()).check_invariants()
-        self.broken = str(violations) if violations else ""
+        if violations:
+            self.broken = f"an invariant of the database is broken: {violations}"
 
     def _longest_lease(self) -> float:
         own = (handler.options.lease_seconds or 0 for handler in self._handlers.values())
@@ -315,7 +325,7 @@ async def _forgotten(kit: AsyncKit) -> None:
 
 def _wrong(plan: _Plan, kit: _CrashKit, run: RunHandle, effects: Effects, expected: _Expected) -> str:
     if kit.broken:
-        return f"an invariant of the database is broken: {kit.broken}"
+        return kit.broken
     if differs := _Outcome.of(run, kit).differs_from(expected.outcome, plan.compare):
         return differs
     return _miscounted(kit, run, effects, expected.effects) or _checked(plan, run, effects)

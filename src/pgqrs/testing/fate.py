@@ -147,3 +147,5 @@ def _settle(future: asyncio.Future[None], error: Exception | None) -> None:
         future.set_result(None)
     else:
         future.set_exception(error)
+        # Whoever waited for it may have been cancelled meanwhile.
+        future.exception()
