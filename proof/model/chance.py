@@ -8,13 +8,11 @@ from typing import Any, NamedTuple
 
 from pgqrs.types import ENDED, RunStatus, StepStatus
 from proof.model.queues import Name
-from proof.model.records import End, Report, Run, StepDone
+from proof.model.records import SIGNALS, STEPS, WAITS, End, Report, Run, StepDone
 from proof.model.runs import LIVE, Model
 from proof.model.schedules import WholeModel
 from proof.model.world import CONSUMERS, QUEUES, SCHEDULES, WORKERS, WORKFLOWS
 
-STEPS = ("one", "two", "three")
-SIGNALS = ("go", "stop")
 # Shorter and longer than what is waited for below.
 LEASES = (5, 10, 30)
 DELAYS = (0, 0, 0, 5, 20)
@@ -239,11 +237,20 @@ class Chance:
         return None if leases is None else {"lease": leases[0], **more}
 
     def _take_signal(self, model: Model) -> Any:
-        given = self._one(model, name=self.dice.choice(SIGNALS), step=self.dice.choice(STEPS))
+        given = self._one(model, name=self.dice.choice(SIGNALS))
+        if given is None:
+            return None
         # A lease of a run that was sent one, if there is any.
         unread = {signal.run for signal in model.signals if signal.consumed_at is None}
         fitting = [name for name, lease in model.leases.items() if lease.run in unread and model.held(lease.fence)]
-        return {**given, "lease": self.dice.choice(fitting)} if fitting and self.dice.random() < 0.7 else given
+        if fitting and self.dice.random() < 0.7:
+            given["lease"] = self.dice.choice(fitting)
+        # A handler that has the result of a step does not ask for it.
+        steps = model.steps[model.leases[given["lease"]].run or Name(0, 0)]
+        unanswered = [
+            each for each in WAITS[given["name"]] if each not in steps or steps[each].status is not StepStatus.SUCCESS
+        ]
+        return {**given, "step": unanswered[0]} if unanswered else None
 
     def _spawn(self, model: Model) -> Any:
         given = self._one(model, step="spawn", workflow=self.dice.choice(["mail", "zip"]), inputs=[self._value()])

@@ -9,6 +9,13 @@ from typing import Any, NamedTuple
 from pgqrs.types import RunStatus, StepStatus
 from proof.model.queues import Name
 
+SIGNALS = ("go", "stop")
+STEPS = ("one", "two", "three")
+# As `ctx.wait_for` names them.
+WAITS = {name: [f"wait_for:{name}{again}" for again in ("", "#2", "#3", "#4")] for name in SIGNALS}
+# Where each step stands in its handler.
+PLACES = {step: place for place, step in enumerate([*STEPS, "spawn", *WAITS["go"], *WAITS["stop"]])}
+
 
 @dataclass(slots=True)
 class Run:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pgqrs.types import ENDED, RunStatus, StepStatus
 from proof.model.queues import CENTURY, Lease, Message, Name, QueueModel, RefusedError
-from proof.model.records import End, Report, Run, Signal, Step, StepDone
+from proof.model.records import PLACES, End, Report, Run, Signal, Step, StepDone
 
 LIVE = (RunStatus.PENDING, RunStatus.RUNNING, RunStatus.PAUSED)
 
@@ -99,6 +99,7 @@ class Model(QueueModel):
         if r.status is RunStatus.ERROR:
             self._forget_steps(run)
             self._clear_end(r)
+            self.events.append((run, "restarted"))
         message = self.message_of(run) or self._new_message(run)
         message.visible_after = self.after(seconds)
         message.attempts = 1
@@ -143,7 +144,7 @@ class Model(QueueModel):
             return
         completed = self.now if done.status in (StepStatus.SUCCESS, StepStatus.ERROR) else None
         steps[done.step] = Step(
-            was.ordinal if was else 0,
+            PLACES[done.step],
             done.status,
             done.output,
             done.error,

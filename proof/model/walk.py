@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pgqrs
+from pgqrs.db import invariants
 from proof.model import state
 from proof.model.chance import Chance, Operation, names_in
 from proof.model.queues import NotAllowedError, RefusedError
@@ -46,7 +47,10 @@ class Walk:
 
 
 async def walk(world: World, seed: str, *, length: int = LENGTH, limits: bool = False, every: int = 1) -> Walk:
-    """Draws operations and carries them out; stops at the first divergence. The state is compared each `every`-th."""
+    """Draws operations and carries them out; stops at the first divergence. The state is compared each `every`-th.
+
+    At its end the invariants must hold, too.
+    """
     chance = Chance(random.Random(seed), limits=limits)
     await _begin(world)
     result = Walk()
@@ -55,7 +59,9 @@ async def walk(world: World, seed: str, *, length: int = LENGTH, limits: bool = 
         result.path.append((number, operation))
         await _carry_out(world, number, operation, result, compare=number % every == 0 or number == length)
         if result.diverged:
-            break
+            return result
+    # What the checker of invariants says of a database that is as it must be.
+    result.diverged = "; ".join(map(str, await invariants.check(world.db)))
     return result
 
 

@@ -21,7 +21,7 @@ from pgqrs.engine.heads import Heads
 from pgqrs.engine.scheduler import plan
 from pgqrs.types import ENDED, StepStatus
 from proof.model.queues import Lease, Name
-from proof.model.records import End, Report
+from proof.model.records import PLACES, End, Report
 from proof.model.schedules import CATCH_UP_LIMIT, EVERY, WholeModel
 
 QUEUES = ("a", "b")
@@ -371,12 +371,17 @@ def _lease_of(delivery: Message | RealLease | Claim) -> RealLease:
 
 
 def _pending(step: str) -> StepRecord:
-    return StepRecord(step, 0, StepStatus.PENDING)
+    return StepRecord(step, PLACES[step], StepStatus.PENDING)
 
 
 def _record(done: Any) -> StepRecord:
     return StepRecord(
-        done.step, 0, done.status, output=_text(done.output), error=_text(done.error), attempts=done.attempts
+        done.step,
+        PLACES[done.step],
+        done.status,
+        output=_text(done.output),
+        error=_text(done.error),
+        attempts=done.attempts,
     )
 
 
