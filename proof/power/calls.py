@@ -126,4 +126,4 @@ def _first_program(case: Case, folder: Path, code: int) -> str:
 
 
 def _ended(code: int) -> str:
-    return {0: "went on", nursery.SAW_AN_ERROR: "saw the error", -9: "killed"}.get(code, str(code))
+    return {0: "went on", nursery.SAW_AN_ERROR: "told", -9: "killed"}.get(code, str(code))

@@ -92,8 +92,8 @@ def judge(folder: Path, said: Said) -> Verdict:
         # The state is looked at once and thrown away: nothing of it needs a disk.
         connection.execute("pragma synchronous = off")
         found, corrupt = _examined(connection)
-    except sqlite3.DatabaseError as error:
-        return Verdict(corrupt=(str(error),))
+    except Exception as error:  # noqa: BLE001 - a damaged file may answer with anything, and break whoever reads it
+        return Verdict(corrupt=(f"it cannot be read: {type(error).__name__}: {error}",))
     finally:
         connection.close()
     return Verdict(tuple(sorted(said.acknowledged - found)), corrupt, tuple(sorted(said.denied & found)))
