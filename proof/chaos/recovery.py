@@ -18,11 +18,13 @@ from proof.chaos.roles import Post
 from proof.chaos.soak import everybody_ready, prepare, settings
 from rig import standby
 from rig.postgres import HOST
+from rig.proxy import Proxy, proxying
 from rig.standby import Pair
 
 # Runs that are held, and as many workers again that wait for work.
 HELD = 4
 PATIENCE_SECONDS = 120.0
+LAG_SECONDS = 0.05
 GLANCE_SECONDS = 0.01
 
 
@@ -100,14 +102,22 @@ async def after_servers(folder: Path, *, restarts: int, failovers: int) -> Serve
                 await news.until(_is_tick)
                 served.restarts.samples.append(await _going_on(news, await asyncio.to_thread(pair.restart)))
                 served.lost += _lost(pair, crew.ledger.lines())
-            for _ in range(failovers):
-                await asyncio.to_thread(pair.follow)
-                await news.until(_is_tick)
-                await asyncio.to_thread(pair.wait_until_synchronous)
-                served.failovers.samples.append(await _going_on(news, await asyncio.to_thread(pair.fail_over)))
-                served.lost_by_failover += _lost(pair, crew.ledger.lines())
+            async with proxying(pair.primary.port) as line:
+                for _ in range(failovers):
+                    await _follow(pair, line)
+                    await news.until(_is_tick)
+                    served.failovers.samples.append(await _going_on(news, await asyncio.to_thread(pair.fail_over)))
+                    served.lost_by_failover += _lost(pair, crew.ledger.lines())
         served.acked = sum(line.verb == "acked" for line in crew.ledger.lines())
     return served
+
+
+async def _follow(pair: Pair, line: Proxy) -> None:
+    """A standby that lags: whoever does not wait for it loses what was acknowledged meanwhile."""
+    line.target = pair.primary.port
+    line.latency_seconds = 0.0
+    await asyncio.to_thread(pair.follow, line.port)
+    line.latency_seconds = LAG_SECONDS
 
 
 async def _going_on(news: _News, since: float) -> float:

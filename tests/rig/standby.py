@@ -118,11 +118,14 @@ class Pair:
         """By port, whoever leads."""
         return tuple(sorted((self.primary, self.standby or self._other), key=lambda node: node.port))  # type: ignore[return-value]
 
-    def follow(self) -> None:
-        """A new standby from a base backup; from the return on no commit is acknowledged that it has not on disk."""
+    def follow(self, port: int | None = None) -> None:
+        """A new standby from a base backup; from the return on no commit is acknowledged that it has not on disk.
+
+        `port` is the way to the primary, if not the straight one.
+        """
         primary, standby = self.primary, self._other
         shutil.rmtree(standby.data, ignore_errors=True)
-        source = f"host={HOST} port={primary.port} user={SUPERUSER}"
+        source = f"host={HOST} port={port or primary.port} user={SUPERUSER}"
         standby.run(
             "pg_basebackup",
             f"--pgdata={standby.data}",
