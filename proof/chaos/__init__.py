@@ -140,7 +140,7 @@ def _of_servers(order: Order) -> Iterator[Row]:
         ("kill -9 of PostgreSQL: acked runs lost", served.restarts, served.lost, "restarts"),
         ("synchronous standby: acked runs lost", served.failovers, served.lost_by_failover, "promotions"),
     ):
-        for bad in lost[:20]:
+        for bad in sorted(lost)[:20]:
             print(f"{events}, seed {order.seed}: {bad}; repeat with: {command}")
         yield Row(
             7,

@@ -14,6 +14,7 @@ import signal
 import threading
 import time
 from dataclasses import dataclass, field
+from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -112,10 +113,9 @@ class Crew:
 
 def _serve(post: Post, folder: Path) -> None:
     """In the child."""
-    # SIGKILL when our parent, the fork server, is gone, which goes with the process that gives the orders. The kernel
-    # does that to a stopped process, too.
+    _end_with_those_who_give_the_orders()
+    # Until the role listens for it.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     logging.basicConfig(
         filename=folder / "log",
         format=f"%(asctime)s %(process)d {post.role} %(name)s %(message)s",
@@ -128,3 +128,16 @@ def _serve(post: Post, folder: Path) -> None:
     except BaseException:
         log.exception("ended by")
         raise
+
+
+def _end_with_those_who_give_the_orders() -> None:
+    """SIGKILL when our parent, the fork server, ends; the kernel does that to a stopped process, too.
+
+    The fork server ends when nobody holds the other end of its pipe any more. Every child gets a copy and closes it:
+    what is left is that of the process that gives the orders.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    server = forkserver._forkserver
+    if server._forkserver_alive_fd is not None:
+        os.close(server._forkserver_alive_fd)
+        server._forkserver_alive_fd = None

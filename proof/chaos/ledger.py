@@ -57,7 +57,7 @@ class Ledger:
 
     def lines(self) -> list[Line]:
         """All of them."""
-        return list(_lines(self.path.read_bytes()))
+        return list(_lines(self.path.read_bytes().rpartition(b"\n")[0]))
 
     def close(self) -> None:
         os.close(self._file)

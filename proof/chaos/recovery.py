@@ -18,11 +18,13 @@ from proof.chaos.roles import Post
 from proof.chaos.soak import everybody_ready, prepare, settings
 from rig import standby
 from rig.postgres import HOST
+from rig.proxy import Proxy, proxying
 from rig.standby import Pair
 
 # Runs that are held, and as many workers again that wait for work.
 HELD = 4
 PATIENCE_SECONDS = 120.0
+CUT_OFF_SECONDS = 0.3
 GLANCE_SECONDS = 0.01
 
 
@@ -80,8 +82,8 @@ class Served:
     failovers: Times = field(default_factory=Times)
     acked: int = 0
     # After a restart on the same disk, and after a promotion.
-    lost: list[str] = field(default_factory=list)
-    lost_by_failover: list[str] = field(default_factory=list)
+    lost: set[str] = field(default_factory=set)
+    lost_by_failover: set[str] = field(default_factory=set)
 
 
 async def after_servers(folder: Path, *, restarts: int, failovers: int) -> Served:
@@ -99,15 +101,27 @@ async def after_servers(folder: Path, *, restarts: int, failovers: int) -> Serve
             for _ in range(restarts):
                 await news.until(_is_tick)
                 served.restarts.samples.append(await _going_on(news, await asyncio.to_thread(pair.restart)))
-                served.lost += _lost(pair, crew.ledger.lines())
-            for _ in range(failovers):
-                await asyncio.to_thread(pair.follow)
-                await news.until(_is_tick)
-                await asyncio.to_thread(pair.wait_until_synchronous)
-                served.failovers.samples.append(await _going_on(news, await asyncio.to_thread(pair.fail_over)))
-                served.lost_by_failover += _lost(pair, crew.ledger.lines())
+                served.lost |= _lost(pair, crew.ledger.lines())
+            async with proxying(pair.primary.port) as line:
+                for _ in range(failovers):
+                    line.target = pair.primary.port
+                    await asyncio.to_thread(pair.follow, line.port)
+                    await news.until(_is_tick)
+                    served.failovers.samples.append(await _going_on(news, await _fail_over(pair, line)))
+                    served.lost_by_failover |= _lost(pair, crew.ledger.lines())
         served.acked = sum(line.verb == "acked" for line in crew.ledger.lines())
     return served
+
+
+async def _fail_over(pair: Pair, line: Proxy) -> float:
+    """The standby is cut off, then the primary dies: whoever did not wait for the standby loses what came between."""
+    line.fall_silent()
+    await asyncio.sleep(CUT_OFF_SECONDS)
+    line.cut()
+    try:
+        return await asyncio.to_thread(pair.fail_over)
+    finally:
+        line.heal()
 
 
 async def _going_on(news: _News, since: float) -> float:
@@ -119,12 +133,12 @@ def _is_tick(line: Line) -> bool:
     return line.verb == "recorded"
 
 
-def _lost(pair: Pair, lines: Iterable[Line]) -> list[str]:
+def _lost(pair: Pair, lines: Iterable[Line]) -> set[str]:
     """Runs that were acknowledged and are not there, or are others, after a promotion."""
     acked = {line.number: line.words[2] for line in lines if line.verb == "acked"}
     rows = pair.primary.sql("select run_id, cast(input as text) from pgqrs_workflow_runs")
     there = {int(str(run_id)): str(given) for run_id, given in rows}
-    return [f"run {run_id} was acknowledged, and is lost" for run_id, n in acked.items() if there.get(run_id) != n]
+    return {f"run {run_id} was acknowledged, and is lost" for run_id, n in acked.items() if there.get(run_id) != n}
 
 
 class _News:

@@ -26,6 +26,8 @@ log = logging.getLogger("proof.chaos")
 AGAIN_SECONDS = 0.2
 # Each waits for its run's result before it triggers the next: the backlog stays small whatever is broken.
 TASKS = 24
+ENQUEUERS = 6
+ENQUEUE_EVERY_SECONDS = 0.1
 WRITES = frozenset(
     {"settling.commit", "claims.transact", "claims.spawn", "claims.take_signal", "messages.settle_and_lease"}
 )
@@ -104,13 +106,17 @@ async def produce(post: Post, ledger: Ledger) -> None:
         async def go_on() -> None:
             while not told.is_set():
                 n = next(numbers)
-                key = f"{name}-{n}"
+                await _run_through(store, ledger, kind=random.choice(list(FORETOLD)), key=f"{name}-{n}", n=n)
+
+        async def enqueue() -> None:
+            while not told.is_set():
+                payload = f"{name}-{next(numbers)}"
                 with suppress(pgqrs.ConnectionFailed):
                     # Refused or in doubt: it may be there or not, and is not noted.
-                    ledger.note("enqueued", await producer.enqueue(key), key)
-                await _run_through(store, ledger, kind=random.choice(list(FORETOLD)), key=key, n=n)
+                    ledger.note("enqueued", await producer.enqueue(payload), payload)
+                await asyncio.sleep(random.expovariate(1 / ENQUEUE_EVERY_SECONDS))
 
-        tasks = [asyncio.create_task(go_on()) for _ in range(TASKS)]
+        tasks = [asyncio.create_task(each()) for each in (*[go_on] * TASKS, *[enqueue] * ENQUEUERS)]
         ledger.note("ready", "produce")
         stopping = asyncio.create_task(told.wait())
         await asyncio.wait({stopping, *tasks}, return_when=asyncio.FIRST_COMPLETED)

