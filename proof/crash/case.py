@@ -259,7 +259,10 @@ class _Chain:
 
     async def _handed_back(self, world: World) -> None:
         """A cancelled worker that was closed holds nothing: nobody has to wait for its leases."""
-        held = await _rows(world.store, "select message_id from pgqrs_messages where leased_by is not null")
+        held = await _rows(
+            world.store,
+            "select message_id from pgqrs_messages where leased_by is not null and visible_after > {now}",
+        )
         if held:
             self._ledger.write("wrong", what=f"still holds {len(held)} messages after it was cancelled and closed")
 
