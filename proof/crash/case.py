@@ -100,8 +100,8 @@ class Bench:
             if case.faults or SCENARIOS[case.scenario].threads:
                 chain.run()
             else:
-                # Here: what is compiled and imported on the way, forked processes then have already. They need a third
-                # of the time.
+                # Here: what is compiled and imported on the way, forked processes have then. They need a third of the
+                # time.
                 chain.run_here()
                 gc.freeze()
             self._warm.add((case.backend, case.scenario))
@@ -160,24 +160,33 @@ class _Chain:
 
     def run(self) -> None:
         stalled: list[int] = []
-        for number, fault in enumerate((*self._case.faults, None)):
+        given = self._case.faults
+        for number, fault in enumerate(given if given and given[-1].recovers else (*given, None)):
             if number:
                 self._clock.advance(LEASE_SECONDS + 1)
             pid = _fork(lambda number=number, fault=fault: self._live(number, fault))
             if _wait(pid, fault, self._result):
                 stalled.append(pid)
+        if given and given[-1].recovers and stalled:
+            last = stalled.pop()
+            self._wake(stalled)
+            os.kill(last, signal.SIGCONT)
+            _wait(last, None, self._result)
+        else:
+            self._wake(stalled)
+        if stalled and self._was_giving():
+            # A client's command, which needs no lease, was carried out late: somebody sees to what came of it.
+            _wait(_fork(lambda: self._live(len(self._case.faults), None)), None, self._result)
+        elif stalled:
+            _wait(_fork(self._look_again), None, self._result)
+        self._conclude()
+
+    def _wake(self, stalled: list[int]) -> None:
         for pid in stalled:
             self._ledger.write("woken", who=pid)
             self._clock.awake()
             os.kill(pid, signal.SIGCONT)
             _wait(pid, Fault("", 0), self._result)
-        if stalled and self._was_giving():
-            # A client's command, which needs no lease, was carried out late: somebody sees to what came of it.
-            self._ledger.write("reopened")
-            _wait(_fork(lambda: self._live(len(self._case.faults), None)), None, self._result)
-        elif stalled:
-            _wait(_fork(self._look_again), None, self._result)
-        self._conclude()
 
     def _was_giving(self) -> bool:
         struck = [line for line in self._ledger.lines("fault") if Fault.of(line["fault"]).mode in STOPPED]
@@ -216,12 +225,12 @@ class _Chain:
         finally:
             with world.unseen():
                 await store.close()
-        if fault is None:
+        if fault is None or fault.recovers:
             self._ledger.write("points", points=_told(striker) if number == 0 else [], between=striker.between)
         return code
 
     async def _program(self, scenario: Scenario, striker: Striker, world: World) -> int:
-        is_last = striker.fault is None
+        is_last = striker.fault is None or striker.fault.recovers
         code = FINISHED
         striker.program = asyncio.ensure_future(scenario.program())
         try:
@@ -238,7 +247,6 @@ class _Chain:
         if is_last:
             with world.unseen():
                 await self._judge(scenario)
-            self._ledger.write("over")
         elif code == GAVE_UP and striker.fault.mode == "cancel":
             with world.unseen():
                 await self._handed_back(world)
@@ -251,7 +259,10 @@ class _Chain:
 
     async def _handed_back(self, world: World) -> None:
         """A cancelled worker that was closed holds nothing: nobody has to wait for its leases."""
-        held = await _rows(world.store, "select message_id from pgqrs_messages where leased_by is not null")
+        held = await _rows(
+            world.store,
+            "select message_id from pgqrs_messages where leased_by is not null and visible_after > {now}",
+        )
         if held:
             self._ledger.write("wrong", what=f"still holds {len(held)} messages after it was cancelled and closed")
 

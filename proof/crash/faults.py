@@ -10,6 +10,8 @@ One of these:
     cancel      the program's task is cancelled
     disconnect  PostgreSQL: the server ends the connection in use, or all that lie idle; SQLite, Turso: an I/O error
                 that ends the transaction
+    wait        no fault, but a pause in the recovery: those that were stalled go on now, and meet one who holds the
+                lease that they think is theirs
     lost        carried out and committed, but the reply is lost; PostgreSQL, elsewhere there is no way to lose it
 """
 
@@ -51,6 +53,11 @@ class Fault:
             raise ValueError(f"not a fault: {text!r}; say it like kill@before settling.commit#2")
         point = Point(found["phase"], found["name"]) if found["phase"] else None
         return cls(found["mode"], int(found["nth"]), point)
+
+    @property
+    def recovers(self) -> bool:
+        """True where its process is the last one, and has to finish."""
+        return self.mode == "wait"
 
     def __str__(self) -> str:
         return f"{self.mode}@{self.point or ''}#{self.nth}"
@@ -129,7 +136,7 @@ class Striker:
     def _stall(self) -> Awaitable[None]:
         return self._stop()
 
-    _freeze = _stall
+    _freeze = _wait = _stall
 
     async def _stop(self) -> None:
         """Where no transaction of this process keeps the others out: those end first."""

@@ -8,7 +8,8 @@ from pgqrs.faults import Point
 from proof.crash.case import Case, Result
 from proof.crash.faults import AROUND, INSIDE, Fault, modes
 
-# Of this one, all pairs: a fault anywhere, then a kill anywhere in the recovery.
+# Of this one, all pairs: a fault anywhere, then a kill anywhere in the recovery; a stall anywhere, and it goes on
+# anywhere in the recovery.
 WHOLLY_PAIRED = "steps"
 FIRST_OF_A_PAIR = ("kill", "error", "stall")
 # Of each of the others, so many.
@@ -39,11 +40,14 @@ def pairs(backend: str, first: list[Result], rng: random.Random) -> list[str]:
         fault = case.faults[0]
         if not result.between or result.wrong or fault.point is None:
             continue
-        if case.scenario == WHOLLY_PAIRED and fault.mode in FIRST_OF_A_PAIR and fault.point.phase in AROUND:
-            cases += [f"{case}/{Fault('kill', nth)}" for nth in range(1, result.between + 1)]
+        stalled = fault.mode in ("stall", "freeze")
+        if case.scenario == WHOLLY_PAIRED and fault.point.phase in AROUND:
+            follow = [*(["kill"] if fault.mode in FIRST_OF_A_PAIR else []), *(["wait"] if stalled else [])]
+            cases += [f"{case}/{Fault(mode, nth)}" for nth in range(1, result.between + 1) for mode in follow]
         elif case.scenario != WHOLLY_PAIRED:
             nth = rng.randint(1, result.between)
-            others.setdefault(case.scenario, []).append(f"{case}/{Fault(rng.choice(second), nth)}")
+            mode = rng.choice([*second, *(["wait"] * len(second) if stalled else [])])
+            others.setdefault(case.scenario, []).append(f"{case}/{Fault(mode, nth)}")
     for found in others.values():
         cases += rng.sample(found, min(PAIRS_OF_EACH, len(found)))
     return cases

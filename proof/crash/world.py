@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -22,7 +23,7 @@ class Stuck(Exception):
 
 
 class Over(Exception):
-    """Others have finished meanwhile: there is nothing left to do for a process that was stalled."""
+    """Others have taken over meanwhile: there is nothing left to do for a process that was stalled."""
 
 
 class World:
@@ -122,8 +123,7 @@ class World:
         return await pgqrs.workflow(workflow).get_run(run_id, self.store)
 
     def _check_over(self) -> None:
-        ends = [line["kind"] for line in self.ledger.lines() if line["kind"] in ("over", "reopened")]
-        if ends and ends[-1] == "over":
+        if any(line["who"] == os.getpid() for line in self.ledger.lines("woken")):
             raise Over
 
     @contextmanager

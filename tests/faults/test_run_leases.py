@@ -385,6 +385,30 @@ async def test_a_worker_that_is_cancelled_while_it_leases_hands_back_what_it_got
     assert (attempts, leased_by) == (0, None)
 
 
+async def test_a_cancelled_worker_waits_for_the_outcomes_that_are_on_their_way(live_store, flow):
+    run_id = await flow.trigger(None).execute(live_store)
+    worker = await pgqrs.consumer("w", 0, "flow").handler(lambda: None).create(live_store)
+    polling = asyncio.create_task(worker.poll_forever())
+
+    signed_off = asyncio.Event()
+
+    async def cancel_and_take_long():
+        polling.cancel()
+        # It must not get that far while this is under way.
+        await asyncio.wait([asyncio.ensure_future(signed_off.wait())], timeout=0.5)
+        early.append(signed_off.is_set())
+
+    early = []
+    slow = faults.at("before", "settling.commit", cancel_and_take_long)
+    with faults.injected(slow), faults.injected(faults.at("before", "workers.stop", signed_off.set)):
+        with pytest.raises(asyncio.CancelledError):
+            await polling
+        run = await flow.get_run(run_id, live_store)
+
+    assert early == [False]
+    assert run.status is RunStatus.SUCCESS
+
+
 async def test_a_worker_that_stood_still_before_it_heard_of_its_lease_begins_nothing(live_store, flow, monkeypatch):
     begun = []
     running = time.monotonic

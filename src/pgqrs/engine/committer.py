@@ -45,6 +45,11 @@ class Committer:
             self._task = outside(self._run())
         return done
 
+    async def drain(self) -> None:
+        """Returns when nothing is on its way: whoever waited for it may have been cancelled meanwhile."""
+        while self._task is not None and not self._task.done():
+            await asyncio.shield(self._task)
+
     async def _run(self) -> None:
         before = 0
         while self._gathered:

@@ -331,6 +331,8 @@ class WorkerLoop:
         for task in unfinished:
             task.cancel()
         await asyncio.gather(*unfinished, return_exceptions=True)
+        # An outcome whose task was cancelled is written all the same; until then its run is held.
+        await _quietly(self._committer.drain())
         if unfinished:
             self._db.hints.announce(self.service.queue_ids)
 
