@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -81,8 +82,8 @@ def lint(
     how: Annotated[str, typer.Option("--format", "-f", help="text, json or github.")] = "text",
 ) -> None:
     """Find what breaks replay in workflow bodies, without importing anything; exit code 8 when something is found."""
-    from pgqrs.lint import lint_files, python_files  # noqa: PLC0415
-    from pgqrs.lint.output import FORMATS, shown  # noqa: PLC0415
+    from pgqrs.lint import lint_files, python_files
+    from pgqrs.lint.output import FORMATS, shown
 
     chosen = next((each for each in FORMATS if each == how), None)
     if chosen is None:
