@@ -5,7 +5,7 @@ import pytest
 import pgqrs
 from pgqrs.db.queries import Query
 from rig import lives
-from rig.guards import GUARDS, install_guards
+from rig.guards import GUARDS, fired, install_guards
 
 # One statement for each guard that does what must never happen.
 CRIMES = {
@@ -33,3 +33,19 @@ async def test_no_guard_fires_at_what_is_healthy_and_each_at_the_guilty_statemen
     for guard in GUARDS:
         with pytest.raises(pgqrs.PgqrsError, match=f"guard: {guard.says}"):
             await store.database.execute(Query(guard.name, CRIMES[guard.name]))
+
+
+async def test_what_a_guard_stops_in_a_worker_is_found_in_the_runs_history(store, run):
+    await install_guards(store)
+
+    table = store.database.dialect.table("pgqrs_messages")
+
+    async def handler(ctx, params):
+        await ctx.transaction("bad", lambda tx: tx.execute(f"update {table} set lease_token = -1"))
+
+    await run(handler)
+
+    [said, *_] = await fired(store.database)
+    assert "guard: the lease token of a message goes down" in said
+    await store.database.execute(Query("forget", "delete from pgqrs_workflow_events"))
+    await store.database.execute(Query("forget", "update pgqrs_workflow_runs set last_error = null"))

@@ -1,7 +1,8 @@
 """Triggers for test databases: what must never happen raises at the statement that does it.
 
 The checker (`admin.check_invariants`) finds what is broken afterwards; a guard names the guilty statement. The error's
-text begins with "guard:". Nothing of this is ever installed where people keep their data.
+text begins with "guard:"; `fired` finds it where a worker has taken it for an error of its run. Nothing of this is ever
+installed where people keep their data.
 
 What is not guarded: a step deleted (only reset does that, and a trigger cannot know who asks), a write under a stale
 token while somebody else holds the lease (steps carry no token; the run's end does, by deleting the message), and an
@@ -13,7 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pgqrs.api.store import Store
-from pgqrs.db.database import Database, Kind, store_call
+from pgqrs.db.database import Database, Kind, Row, store_call
 from pgqrs.db.queries import Query
 
 
@@ -105,6 +106,14 @@ GUARDS = (
     ),
 )
 
+_FIRED = Query(
+    "guards_fired",
+    """
+    select run_id, last_error from pgqrs_workflow_runs where last_error like '%guard: %'
+    union all
+    select run_id, {text data} from pgqrs_workflow_events where {text data} like '%guard: %'""",
+)
+
 
 async def install_guards(store: Store) -> None:
     """From now on this database refuses what breaks an invariant. Installing again changes nothing."""
@@ -116,6 +125,16 @@ async def _install(db: Database) -> None:
     for guard in GUARDS:
         for statement in _on_postgres(guard, db) if db.dialect.is_postgres else _on_sqlite(guard):
             await db.execute(Query(f"guard_{guard.name}", statement))
+
+
+async def fired(db: Database) -> list[str]:
+    """What guards have stopped, as the runs that it happened to tell: a worker takes it for an error of theirs."""
+    return [f"run {run_id}: {said}" for run_id, said in await _fired(db)]
+
+
+@store_call(Kind.READ, idempotent=True)
+async def _fired(db: Database) -> list[Row]:
+    return await db.fetch(_FIRED)
 
 
 def _on_sqlite(guard: Guard) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import pgqrs
 from pgqrs.clock import DatabaseClock
 from pgqrs.db import invariants, migrations
 from pgqrs.db.drivers import open_driver
+from rig import guards
 
 
 async def check_invariants(config: pgqrs.Config, *, broken: Collection[str] = ()) -> None:
@@ -16,7 +17,8 @@ async def check_invariants(config: pgqrs.Config, *, broken: Collection[str] = ()
     try:
         if await migrations.version(db) != migrations.latest_version():
             return
-        found = [each for each in await invariants.check(db) if each.code not in broken]
+        found = [str(each) for each in await invariants.check(db) if each.code not in broken]
+        found += await guards.fired(db)
     finally:
         await db.close()
-    assert not found, "\n".join(map(str, found))
+    assert not found, "\n".join(found)

@@ -150,8 +150,10 @@ def test_nothing_is_found_in_our_examples_documents_and_the_seeds(tmp_path):
     for number, (name, code) in enumerate(_documented_code()):
         (tmp_path / f"{number}_{name}.py").write_text(code, encoding="utf-8")
     files = list(python_files([ROOT / "examples", ROOT / "tests/seeds", tmp_path]))
+    # The guide to testing shows what a test must find.
+    findings = [each for each in lint_files(files) if (each.code, "testing.py" in each.path) != ("PGQ102", True)]
 
-    assert shown(lint_files(files), "text") == ""
+    assert shown(findings, "text") == ""
     assert len(files) > 30
 
 

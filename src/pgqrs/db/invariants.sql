@@ -74,7 +74,10 @@ where s.consumed_at is null
   and m.visible_after > {shift s.created_at by 5.0}
   and exists (
     select 1 from pgqrs_workflow_steps as w
-    where w.run_id = s.run_id and w.step_id = 'wait_for:' || s.name and w.status = 'PAUSED'
+    where w.run_id = s.run_id
+      and w.status = 'PAUSED'
+      -- wait_for:go, or with its number or its branch: wait_for:go#2, wait_for:go@1.
+      and substr(w.step_id || '#', 1, length(s.name) + 10) in ('wait_for:' || s.name || '#', 'wait_for:' || s.name || '@')
   )
 limit :most;
 
