@@ -483,7 +483,7 @@ async def test_a_run_that_a_person_paused_waits_for_a_person(rig, by):
         await rig.claim(rig.one)
     else:
         [child] = await rig.claim(rig.one)
-        await settling.commit(rig.db, [Write(child.fence, end=Ending(RunStatus.SUCCESS))])
+        await settling.commit(rig.db, [Write(child.fence, end=Ending(RunStatus.SUCCESS, output="1"))])
     taken = await rig.claim(rig.other)
 
     assert run_id not in [each.run_id for each in taken]
@@ -601,8 +601,10 @@ async def test_a_signal_whose_reply_was_lost_is_consumed_once(rig, lose_commit):
         await rig.flow.signal(run_id, rig.store, "go", n)
 
     lose_commit("consume_signal")
-    first = await claims.take_signal(rig.db, claim.fence, StepRecord("go", 0, StepStatus.PAUSED), name="go")
-    second = await claims.take_signal(rig.db, claim.fence, StepRecord("go#2", 1, StepStatus.PAUSED), name="go")
+    first = await claims.take_signal(rig.db, claim.fence, StepRecord("wait_for:go", 0, StepStatus.PAUSED), name="go")
+    second = await claims.take_signal(
+        rig.db, claim.fence, StepRecord("wait_for:go#2", 1, StepStatus.PAUSED), name="go"
+    )
 
     assert (first, second) == ((True, "1"), (True, "2"))
 
