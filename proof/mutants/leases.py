@@ -4,6 +4,7 @@ from proof.mutants.mutant import Edit, Mutant
 
 _MESSAGES, _MESSAGES_PG = "db/tables/messages.sql", "db/tables/messages.postgres.sql"
 _WORKFLOWS = "tests/behaviour/test_workflows.py"
+_MATRIX = "tests/seeds/test_seed_000_state_matrix.py"
 _PROCESSES = "tests/behaviour/test_worker_processes.py"
 _LEASES = "tests/behaviour/test_leases.py"
 
@@ -97,7 +98,7 @@ MUTANTS = (
                 "set visible_after = {after allowed.lease_seconds / 2},",
             ),
         ),
-        ("tests/seeds/test_seed_000_state_matrix.py",),
+        (f"{_MATRIX}::test_a_crashed_workers_message_is_invisible_until_the_lease_ends_then_another_worker_goes_on",),
         on="postgres",
     ),
     Mutant(
@@ -122,7 +123,7 @@ MUTANTS = (
                 "  and m.visible_after <= {now}\nlimit :batch;",
             ),
         ),
-        ("tests/behaviour/test_dead_letters.py",),
+        ("tests/behaviour/test_dead_letters.py::test_all_dead_letters_can_be_replayed_at_once",),
     ),
     Mutant(
         "lost-workers-never-end",
@@ -183,7 +184,7 @@ MUTANTS = (
     Mutant(
         "priority-within-a-queue-only",
         "higher priorities come first across the queues of a worker",
-        (Edit(_MESSAGES, "    order by 2 desc limit 1000000\n", "    order by 1 limit 1000000\n"),),
+        (Edit(_MESSAGES, "    order by 2 desc, 3 limit 1000000\n", "    order by 3 limit 1000000\n"),),
         ("tests/behaviour/test_submitting.py::test_higher_priority_comes_first_within_one_workflow_and_across",),
     ),
     Mutant(

