@@ -22,7 +22,9 @@ from proof.chaos import roles
 from proof.chaos.ledger import GLANCE_SECONDS, LATE_SECONDS, Ledger
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["proof.chaos.roles", "asyncpg", "pgqrs.db.drivers.postgres", "pgqrs.db.drivers.sqlite"])
+_FORKS.set_forkserver_preload(
+    ["proof.chaos.roles", "asyncpg", "pgqrs.db.drivers.postgres", "pgqrs.db.drivers.sqlite"]
+)
 _PR_SET_PDEATHSIG = 1
 END_SECONDS = 60.0
 
@@ -122,7 +124,9 @@ def _serve(post: Post, folder: Path) -> None:
     # does that to a stopped process, too.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     logging.basicConfig(
-        filename=folder / "log", format=f"%(asctime)s %(process)d {post.role} %(name)s %(message)s", level=logging.WARNING
+        filename=folder / "log",
+        format=f"%(asctime)s %(process)d {post.role} %(name)s %(message)s",
+        level=logging.WARNING,
     )
     ledger = Ledger(folder / "ledger")
     threading.Thread(target=watch, args=(ledger,), daemon=True).start()

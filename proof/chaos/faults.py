@@ -58,7 +58,11 @@ class Director:
         self._pair = pair
         self._lines = lines or {}
         self._under_way: set[asyncio.Task[None]] = set()
-        self._kinds: dict[str, Callable[[], Awaitable[None]]] = {"kill": self._kill, "stall": self._stall, "term": self._term}
+        self._kinds: dict[str, Callable[[], Awaitable[None]]] = {
+            "kill": self._kill,
+            "stall": self._stall,
+            "term": self._term,
+        }
         if pair is not None:
             self._kinds |= {
                 "backend": self._end_backends,
@@ -246,7 +250,9 @@ def retarget(lines: Iterable[list[Proxy]], pair: Pair) -> None:
 def stalls_of_the_machine(lines: Iterable[Line], *, director: int) -> list[Fault]:
     """Times in which a process was not let run, by its own note; when it was the director, with the proxies, for all."""
     return [
-        Fault("late", line.at - float(line.words[0]), line.at, None if line.pid == director else frozenset({line.pid}))
+        Fault(
+            "late", line.at - float(line.words[0]), line.at, None if line.pid == director else frozenset({line.pid})
+        )
         for line in lines
         if line.verb == "late"
     ]

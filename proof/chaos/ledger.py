@@ -1,13 +1,13 @@
 """The ledger: what happened, outside of the database under test. One O_APPEND write for each line, by any process.
 
-    effect     RUN STEP ATTEMPT     a step's body did something that cannot be undone
-    recorded   RUN STEP ATTEMPT     the step has returned: what it did is durable
-    acked      RUN WORKFLOW NUMBER  `trigger` has returned
-    result     RUN VALUE            somebody waited for the run, and saw this
-    enqueued   MESSAGE PAYLOAD      `enqueue` has returned
-    handled    MESSAGE PAYLOAD      a message's handler did something
-    published  RUN NUMBER EVENT     an event was received
-    late       SECONDS              this process was not let run for so long, by nobody's order
+effect     RUN STEP ATTEMPT     a step's body did something that cannot be undone
+recorded   RUN STEP ATTEMPT     the step has returned: what it did is durable
+acked      RUN WORKFLOW NUMBER  `trigger` has returned
+result     RUN VALUE            somebody waited for the run, and saw this
+enqueued   MESSAGE PAYLOAD      `enqueue` has returned
+handled    MESSAGE PAYLOAD      a message's handler did something
+published  RUN NUMBER EVENT     an event was received
+late       SECONDS              this process was not let run for so long, by nobody's order
 """
 
 from __future__ import annotations

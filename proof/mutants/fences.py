@@ -203,8 +203,7 @@ MUTANTS = (
                 "db/claims.py",
                 "    if not await settling.hold(db, [fence]):\n        return None\n    if db.retried and "
                 "(found := await _recorded(db, fence, step)) is not None:\n        return [int",
-                "    if db.retried and "
-                "(found := await _recorded(db, fence, step)) is not None:\n        return [int",
+                "    if db.retried and (found := await _recorded(db, fence, step)) is not None:\n        return [int",
             ),
         ),
         (_STALE,),

@@ -289,7 +289,9 @@ MUTANTS = (
                 "return not self.is_lost",
             ),
         ),
-        ("tests/behaviour/test_worker_processes.py::test_a_worker_that_slept_through_its_lease_records_and_starts_nothing",),
+        (
+            "tests/behaviour/test_worker_processes.py::test_a_worker_that_slept_through_its_lease_records_and_starts_nothing",
+        ),
     ),
     Mutant(
         "polling-never",

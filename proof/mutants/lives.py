@@ -45,8 +45,8 @@ MUTANTS = (
         (
             Edit(
                 "db/lifecycle.py",
-                "    if status in ENDED:\n        raise InvalidTransition(f\"run {run_id} has ended in {status}; it cannot be cancelled",
-                "    if status in ():\n        raise InvalidTransition(f\"run {run_id} has ended in {status}; it cannot be cancelled",
+                '    if status in ENDED:\n        raise InvalidTransition(f"run {run_id} has ended in {status}; it cannot be cancelled',
+                '    if status in ():\n        raise InvalidTransition(f"run {run_id} has ended in {status}; it cannot be cancelled',
             ),
             Edit(
                 "db/lifecycle.py",
@@ -54,7 +54,9 @@ MUTANTS = (
                 "        if (await _locked(db, each)).status in ():\n",
             ),
         ),
-        ("tests/behaviour/test_cancelling.py::test_what_has_ended_cannot_be_cancelled_and_cancelling_twice_is_no_error",),
+        (
+            "tests/behaviour/test_cancelling.py::test_what_has_ended_cannot_be_cancelled_and_cancelling_twice_is_no_error",
+        ),
     ),
     Mutant(
         "ended-run-claimed",

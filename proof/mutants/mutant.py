@@ -43,7 +43,9 @@ def found(mutant: Mutant, library: Path = LIBRARY) -> Iterator[tuple[Path, str]]
         text = texts.get(file) or file.read_text(encoding="utf-8")
         times = text.count(edit.before)
         if times != 1:
-            raise NoLongerApplies(f"{mutant.name}: its text is {times} times in {edit.file}: {edit.before.strip()[:60]!r}")
+            raise NoLongerApplies(
+                f"{mutant.name}: its text is {times} times in {edit.file}: {edit.before.strip()[:60]!r}"
+            )
         texts[file] = text.replace(edit.before, edit.after)
     yield from texts.items()
 

@@ -46,7 +46,11 @@ MUTANTS = (
     Mutant(
         "step-given-as-it-came",
         "a step returns what is on record, also the first time",
-        (Edit("engine/context.py", "            return decode(text, shape.returns)\n", "            return result\n"),),
+        (
+            Edit(
+                "engine/context.py", "            return decode(text, shape.returns)\n", "            return result\n"
+            ),
+        ),
         ("tests/behaviour/test_workflows.py", "tests/seeds"),
     ),
     Mutant(
@@ -106,8 +110,18 @@ MUTANTS = (
     Mutant(
         "changed-code-fails-the-run",
         "a run whose code has changed is parked, not failed",
-        (Edit("engine/outcome.py", "        case PermanentError() | SerializationError():\n", "        case PermanentError() | SerializationError() | NonDeterminism():\n"),
-         Edit("engine/outcome.py", "        case NonDeterminism():\n            return Yielding(", "        case NonDeterminism() if attempt < 0:\n            return Yielding(")),
+        (
+            Edit(
+                "engine/outcome.py",
+                "        case PermanentError() | SerializationError():\n",
+                "        case PermanentError() | SerializationError() | NonDeterminism():\n",
+            ),
+            Edit(
+                "engine/outcome.py",
+                "        case NonDeterminism():\n            return Yielding(",
+                "        case NonDeterminism() if attempt < 0:\n            return Yielding(",
+            ),
+        ),
         (f"{_WORKFLOWS}::test_changed_code_parks_the_run_and_names_both_steps",),
     ),
     Mutant(
@@ -137,7 +151,11 @@ MUTANTS = (
                 "        if self.suspended or not self._waits or self._in_flight:\n",
                 "        if self.suspended or not self._waits:\n",
             ),
-            Edit("engine/execution.py", "if any(leaf.engaged and not leaf.blocked for leaf in leaves):", "if not leaves:"),
+            Edit(
+                "engine/execution.py",
+                "if any(leaf.engaged and not leaf.blocked for leaf in leaves):",
+                "if not leaves:",
+            ),
             Edit("engine/execution.py", "        if all(leaf.blocked for leaf in leaves):\n", "        if leaves:\n"),
         ),
         (f"{_WORKFLOWS}::test_a_sleep_in_one_branch_lets_the_others_finish_their_work",),
@@ -242,7 +260,9 @@ MUTANTS = (
         "signal-missed-before-the-wait",
         "a signal that comes between the look and the wait wakes the run",
         (Edit("db/settling.py", "    if signals:\n", "    if not signals and writes is None:\n"),),
-        ("tests/properties/test_replay.py::test_a_thousand_signals_are_each_consumed_once_in_the_order_of_their_senders",),
+        (
+            "tests/properties/test_replay.py::test_a_thousand_signals_are_each_consumed_once_in_the_order_of_their_senders",
+        ),
     ),
     Mutant(
         "signal-unlocked-postgres",
@@ -340,7 +360,9 @@ MUTANTS = (
                 "",
             ),
         ),
-        ("tests/behaviour/test_history.py::test_what_a_handler_emits_is_published_once_however_often_it_is_replayed",),
+        (
+            "tests/behaviour/test_history.py::test_what_a_handler_emits_is_published_once_however_often_it_is_replayed",
+        ),
     ),
     Mutant(
         "failed-attempt-emits",

@@ -11,8 +11,14 @@ MUTANTS = (
         "synchronous-normal",
         "an acknowledged write survives a power cut",
         (
-            Edit("db/drivers/sqlite.py", '"synchronous = full", "foreign_keys', '"synchronous = normal", "foreign_keys'),
-            Edit("db/drivers/sqlite.py", 'self._pragma(connection, "synchronous") != 2:', 'self._pragma(connection, "synchronous") != 1:'),
+            Edit(
+                "db/drivers/sqlite.py", '"synchronous = full", "foreign_keys', '"synchronous = normal", "foreign_keys'
+            ),
+            Edit(
+                "db/drivers/sqlite.py",
+                'self._pragma(connection, "synchronous") != 2:',
+                'self._pragma(connection, "synchronous") != 1:',
+            ),
         ),
         (f"{_SQLITE}::test_every_connection_is_durable_and_strict",),
     ),

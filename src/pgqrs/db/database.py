@@ -112,9 +112,7 @@ def store_call(
         async def call(db: Database, /, *args: P.args, **kwargs: P.kwargs) -> T:
             needed = kind if isinstance(kind, Kind) else kind(db, *args, **kwargs)
             if not faults.armed:
-                return await db.perform(
-                    lambda unit: work(unit, *args, **kwargs), kind=needed, idempotent=idempotent
-                )
+                return await db.perform(lambda unit: work(unit, *args, **kwargs), kind=needed, idempotent=idempotent)
             await faults.reach("before", name)
             with faults.under_way(name):
                 result = await db.perform(

@@ -63,9 +63,7 @@ def steps(run: RunHandle, expected: list[str]) -> None:
 
 async def emitted(store: Store, event_type: str, *, matching: Any, run: RunHandle | None, times: int) -> None:
     __tracebackhide__ = True
-    found = [
-        each for each in await looking.emitted(await store.ready()) if run is None or each.run_id == run.run_id
-    ]
+    found = [each for each in await looking.emitted(await store.ready()) if run is None or each.run_id == run.run_id]
     seen = [decode(each.payload) for each in found if each.event_type == event_type]
     others = sorted({each.event_type for each in found} - {event_type})
     also = f"; there are events of type {', '.join(others)}" if others else "; the outbox holds no other type"

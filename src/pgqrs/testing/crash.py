@@ -281,9 +281,7 @@ def _wrong(plan: _Plan, run: RunHandle, effects: Effects, expected: _Expected) -
     return "the check said no" if said is False else ""
 
 
-def _given(
-    handler: Handler, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _given(handler: Handler, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """One mapping whose keys are the workflow's parameters stands for these."""
     if len(args) != 1 or kwargs or not isinstance(args[0], Mapping):
         return args, kwargs
@@ -314,7 +312,10 @@ def _folder() -> Iterator[Path]:
 
 def _told(report: Report) -> str:
     first, *others = report.failures
-    lines = [f"{report.workflow} does not survive {first.where}: {first.why}", f"repeat it with: {_repeat(first.case)}"]
+    lines = [
+        f"{report.workflow} does not survive {first.where}: {first.why}",
+        f"repeat it with: {_repeat(first.case)}",
+    ]
     lines += [f"nor {trial.where}: {trial.why.splitlines()[0]}" for trial in others]
     return "\n".join([*lines, "", str(report)])
 

@@ -90,8 +90,12 @@ class RunHandle:
         if row.last_error:
             head += f", last error {row.last_error}"
         # On a hand-set clock much happens at the same time: what begins something stands first, what ends it last.
-        lines = [(each.created_at, 0 if each.event_type in _OPENING else 2, _event_line(each)) for each in self.events]
-        lines += [(step.completed_at or step.started_at or row.created_at, 1, _step_line(step)) for step in self.steps]
+        lines = [
+            (each.created_at, 0 if each.event_type in _OPENING else 2, _event_line(each)) for each in self.events
+        ]
+        lines += [
+            (step.completed_at or step.started_at or row.created_at, 1, _step_line(step)) for step in self.steps
+        ]
         lines.sort(key=lambda line: line[:2])
         return "\n".join([head, *(f"  {_since(row.created_at, at):>10}  {text}" for at, _, text in lines)])
 
