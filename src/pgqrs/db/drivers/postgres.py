@@ -248,11 +248,7 @@ class PostgresDriver:
                 await _rolled_back(connection)
             raise
         except Exception as error:
-            if isinstance(error, _UNFIT):
-                _end(connection)
-            if isinstance(error, TimeoutError) and connection is not None:
-                # Whatever made this one hang has happened to the others, too: do not try them one by one.
-                self._pool.end_idle()
+            self._end_unfit(connection, error)
             in_doubt = committing or (sent and kind is Kind.STATEMENT and not self.pooled)
             explained = self._explained(error, in_doubt=in_doubt)
             if explained is error:
@@ -261,6 +257,13 @@ class PostgresDriver:
         finally:
             if connection is not None:
                 self._pool.give(connection)
+
+    def _end_unfit(self, connection: Any, error: Exception) -> None:
+        if isinstance(error, _UNFIT):
+            _end(connection)
+        if isinstance(error, TimeoutError) and connection is not None:
+            # Whatever made this one hang has happened to the others, too: do not try them one by one.
+            self._pool.end_idle()
 
     def _explained(self, error: Exception, *, in_doubt: bool) -> Exception:
         """What it means for the call: worth another try, something for a person, or an error of ours as it is."""
