@@ -15,7 +15,7 @@ from pgqrs.db import claims, settling, triggering
 from pgqrs.db.drivers import open_driver
 from pgqrs.db.history import Emission
 from pgqrs.db.queries import Query
-from pgqrs.db.tables import workers, workflows
+from pgqrs.db.tables import messages, workers, workflows
 from pgqrs.db.tables.messages import Source
 from pgqrs.db.triggering import NewRuns
 from pgqrs.db.writes import Ending, StepRecord, Write, Yielding
@@ -140,17 +140,23 @@ async def test_whatever_a_zombie_tries_is_refused(hands, clock, verb):
 
 
 @pytest.mark.row("B1.8")
-async def test_a_run_that_ends_between_the_reapers_look_and_its_write_is_left_alone(hands, clock):
+@pytest.mark.parametrize("owner_does", ["ends it", "renews its lease"])
+async def test_a_run_that_its_owner_saves_between_the_reapers_look_and_its_write_is_left_alone(
+    hands, clock, owner_does
+):
     [run_id] = await hands.trigger(max_attempts=1)
     [owner] = await hands.claim()
     clock.advance(LEASE)
 
     assert await claims.some_are_lost(hands.db, hands.queue_ids)
-    assert await settling.commit(hands.db, [Write(owner.fence, (), DONE)]) == {owner.fence}
+    if owner_does == "ends it":
+        assert await settling.commit(hands.db, [Write(owner.fence, (), DONE)]) == {owner.fence}
+    else:
+        assert await messages.extend(hands.db, [owner.fence[1:]], seconds=[LEASE])
     ended = await claims.end_lost(hands.db, hands.queue_ids, **LOST)
 
     assert ended == []
-    assert await hands.status(run_id) == "SUCCESS"
+    assert await hands.status(run_id) == ("SUCCESS" if owner_does == "ends it" else "RUNNING")
 
 
 @pytest.mark.row("B1.9")

@@ -304,9 +304,11 @@ async def test_a_notification_of_anybody_is_a_reason_to_look_and_nothing_more(li
     waiting = asyncio.create_task(consumer.dequeue(wait_seconds=30))
     stranger = await asyncpg.connect(config.dsn)
     await heard.wait()  # It listens.
+    heard.clear()
     for _ in range(3):
         await stranger.execute("select pg_notify($1, $2)", f"pgqrs_{config.schema}", payload)
     await stranger.close()
+    await asyncio.wait_for(heard.wait(), 20)
     other = await pgqrs.connect_with(config)
     await (await other.producer("tasks")).enqueue("x")
 

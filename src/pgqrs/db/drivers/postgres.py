@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -245,9 +245,7 @@ class PostgresDriver:
         except asyncio.CancelledError:
             # Also where no transaction was begun: between Parse and Sync one is open all the same, with locks.
             if connection is not None:
-                # What the rollback ran into is nobody's concern now: whoever cancelled waits for their own word.
-                with suppress(Exception):
-                    await _rolled_back(connection)
+                await _rolled_back(connection)
             raise
         except Exception as error:
             self._end_if_unfit(connection, error)
@@ -350,7 +348,7 @@ async def _rolled_back(connection: Any) -> None:
     rollback.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
         await asyncio.shield(rollback)
-    except Exception:  # noqa: BLE001 - what the caller has to tell is more than that
+    except Exception:  # noqa: BLE001 - nobody's concern: the caller has a word of its own, cancelled or failed
         _end(connection)
     except BaseException:
         # Cancelled once more: the pool must not get a connection that is still busy.
