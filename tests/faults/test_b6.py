@@ -15,6 +15,7 @@ MAY_ASK = {
     "sqlite.py": "its clock is this machine's: the file has no other",
     "signature.py": "a signed request carries the sender's time",
     "http.py": "the same",
+    "output.py": "the command line tells people how long ago something was",
 }
 
 
