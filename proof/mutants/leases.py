@@ -184,7 +184,7 @@ MUTANTS = (
     Mutant(
         "priority-within-a-queue-only",
         "higher priorities come first across the queues of a worker",
-        (Edit(_MESSAGES, "    order by 2 desc, 3 limit 1000000\n", "    order by 3 limit 1000000\n"),),
+        (Edit(_MESSAGES, "    order by 2 desc, 3 limit 1000000\n", "    order by 2, 3 limit 1000000\n"),),
         ("tests/behaviour/test_submitting.py::test_higher_priority_comes_first_within_one_workflow_and_across",),
     ),
     Mutant(
