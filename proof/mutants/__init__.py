@@ -45,7 +45,7 @@ def prove(order: Order) -> Iterator[Row]:
     enough = len(verdicts) >= _AT_LEAST or wanted == "all"
     yield Row(
         number=5,
-        what="mutants killed" if order.full or case else f"mutants killed, of {len(MUTANTS)} tried",
+        what="mutants killed" if order.full or case else f"mutants killed, some of {len(MUTANTS)}",
         on="+".join(sorted({each.on for each in mutants})),
         seen=f"{killed} of {len(verdicts)}",
         wanted=wanted,
