@@ -100,7 +100,7 @@ async def test_a_message_that_fails_under_a_lost_lease_stays_with_its_new_holder
         held.extend(await other.dequeue())
         raise OSError("late")
 
-    await asyncio.wait_for(one.process(handler, until_idle=True), 30)
+    await asyncio.wait_for(one.process(handler, concurrency=1, until_idle=True), 30)
 
     assert [message.attempts for message in held] == [2]
     await held[0].archive()
