@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -65,13 +66,20 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _forget_handlers() -> Iterator[None]:
+def _forget_handlers(request: pytest.FixtureRequest) -> Iterator[None]:
     """What one test decorates or serves tells nothing about another's workflow of the same name."""
     known = dict(_known)
+    # Nor what modules of other folders decorated when they were imported.
+    _known.clear()
+    _known.update({name: each for name, each in known.items() if _folder(each.function) == request.path.parent})
     yield
     served.clear()
     _known.clear()
     _known.update(known)
+
+
+def _folder(function: Callable[..., object]) -> Path:
+    return Path(inspect.unwrap(function).__code__.co_filename).parent
 
 
 @pytest.fixture

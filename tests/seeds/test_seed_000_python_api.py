@@ -1,6 +1,7 @@
 """Seed 000, section 4.6: worker, trigger and status check, as three parts of a program that share only the database."""
 
 import asyncio
+import json
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -8,6 +9,7 @@ import pytest
 
 import pgqrs
 from pgqrs import connect, consumer, workflow
+from pgqrs.db.queries import Query
 
 # -- what the example takes for granted ------------------------------------------------------------------
 
@@ -172,10 +174,10 @@ async def test_a_failed_run_shows_its_error(mydb, workflow_exists, capsys):
 
 async def test_the_message_holds_nothing_but_the_runs_id(mydb, workflow_exists):
     run_id = await handle_upload("photos", "2024")
-    lettered = await mydb.consumer("zip_files")
-    [message] = await lettered.dequeue()
 
-    assert message.payload == {"run_id": run_id}
+    [[payload]] = await mydb.database.fetch(Query("payload", "select {text payload} from pgqrs_messages"))
+
+    assert json.loads(payload) == {"run_id": run_id}
 
 
 async def test_a_trigger_for_a_workflow_nobody_created_is_refused(mydb):

@@ -237,7 +237,7 @@ class WorkerLoop:
         try:
             claimed = await asyncio.shield(claiming)
         except asyncio.CancelledError:
-            # What is leased must be known, or nobody hands it back; unless the database does not say. Nor is it begun.
+            # What is leased must be known, or nobody hands it back; unless the database does not say. None begins.
             self._slots.open = False
             if await _within(_FAREWELL_SECONDS, claiming):
                 self._take(claiming.result(), since=since)
