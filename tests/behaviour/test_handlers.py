@@ -338,7 +338,7 @@ async def test_a_handler_may_close_its_consumer(producer, consumer, metrics):
         await consumer.close()
 
     async with asyncio.timeout(30):
-        await consumer.process(handler, concurrency=1)
+        await consumer.process(handler, concurrency=1, grace_seconds=0.5)
 
     assert (await metrics()).leased == 0
 

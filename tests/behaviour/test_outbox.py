@@ -82,17 +82,18 @@ async def test_what_was_published_is_not_published_again(store, dispatcher, rece
 
 async def test_runs_are_published_side_by_side_and_a_run_one_by_one(store):
     ids = await emitted(store, runs=4, each=2)
-    under_way, together = set(), asyncio.Barrier(4)
+    under_way, together, published = set(), asyncio.Barrier(4), []
 
     async def publish(event):
         assert event.run_id not in under_way
         under_way.add(event.run_id)
         await asyncio.wait_for(together.wait(), 10)
         under_way.remove(event.run_id)
+        published.append(event.run_id)
 
     await pgqrs.dispatcher(store).to(publish).run_until_idle()
 
-    assert len(ids) == 4
+    assert sorted(published) == sorted(ids * 2)
 
 
 async def test_no_more_is_claimed_than_is_published_at_once(store, admin):

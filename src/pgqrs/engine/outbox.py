@@ -69,6 +69,8 @@ class Dispatcher:
         self._lease_seconds = deadline_seconds + max(deadline_seconds / 2, _SHORTEST_MARGIN_SECONDS)
         self._in_flight: dict[asyncio.Task[None], ClaimedEvent] = {}
         self._misses = 0
+        # How many publications have ended, well or not.
+        self._ended = 0
         # Routes that have an event already which others refused: they need not get it again from here.
         self._delivered: dict[int, set[Route]] = {}
 
@@ -85,7 +87,11 @@ class Dispatcher:
         """Publishes what is due now, and what comes of it; for tests and scripts."""
         try:
             while True:
+                ended = self._ended
                 begun, again = await self._begin()
+                if ended != self._ended:
+                    # Something ended while we looked: what comes after it need not wait for those still under way.
+                    continue
                 if self._in_flight:
                     await asyncio.wait(self._in_flight, return_when=asyncio.FIRST_COMPLETED)
                 elif again:
@@ -171,6 +177,7 @@ class Dispatcher:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         claimed = self._in_flight.pop(task)
+        self._ended += 1
         for route in self._routes_for(claimed.event.type):
             route.in_flight -= 1
         if not task.cancelled() and (error := task.exception()) is not None:
