@@ -2,11 +2,14 @@
 
 import asyncio
 import os
+from types import SimpleNamespace
 
 import pytest
 
 import pgqrs
+from pgqrs import faults
 from pgqrs.db.tables import outbox
+from pgqrs.engine import outbox as engine_outbox
 from rig.outbox import WORKFLOW, emit, new_runs
 
 
@@ -94,6 +97,21 @@ async def test_runs_are_published_side_by_side_and_a_run_one_by_one(store):
     await pgqrs.dispatcher(store).to(publish).run_until_idle()
 
     assert sorted(published) == sorted(ids * 2)
+
+
+async def test_a_dispatcher_that_was_frozen_after_its_claim_gives_it_back_and_does_not_send(store, monkeypatch):
+    await emitted(store, runs=1, each=1)
+    frozen, published = [], []
+    real = engine_outbox.time.monotonic
+    monkeypatch.setattr(engine_outbox, "time", SimpleNamespace(monotonic=lambda: real() + 3600 * len(frozen)))
+    freeze = faults.at("after", "outbox.claim", lambda: frozen.append("for an hour"))
+
+    with faults.injected(freeze), faults.recorded() as points:
+        await pgqrs.dispatcher(store).to(published.append).run_until_idle()
+
+    steps = [point.name for point in points if point.phase == "before" and point.name.startswith("outbox.")]
+    assert steps.index("outbox.give_back") < steps.index("outbox.published")
+    assert len(published) == 1
 
 
 async def test_no_more_is_claimed_than_is_published_at_once(store, admin):

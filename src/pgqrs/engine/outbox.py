@@ -148,6 +148,8 @@ class Dispatcher:
         return chosen
 
     async def _claim(self, event_ids: Sequence[int]) -> int:
+        # Counted from before the question: the answer may have lain about while this process was frozen.
+        since = time.monotonic()
         claiming = asyncio.ensure_future(
             outbox.claim(
                 self._db,
@@ -161,17 +163,21 @@ class Dispatcher:
             claimed = await asyncio.shield(claiming)
         except asyncio.CancelledError:
             # What is claimed must be known, or nobody gives it back.
-            self._start(await claiming)
+            self._start(await claiming, since=since)
             raise
-        self._start(claimed)
+        self._start(claimed, since=since)
         return len(claimed)
 
-    def _start(self, claims: Sequence[ClaimedEvent]) -> None:
+    def _start(self, claims: Sequence[ClaimedEvent], *, since: float) -> None:
+        # A publication that begins later than this could still be under way when somebody else begins it, too.
+        latest = since + self._lease_seconds - self._deadline_seconds
         for claimed in claims:
             routes = self._routes_for(claimed.event.type)
             for route in routes:
                 route.in_flight += 1
-            task = asyncio.create_task(self._publish(claimed, routes), name=f"pgqrs-event-{claimed.event.event_id}")
+            task = asyncio.create_task(
+                self._publish(claimed, routes, latest=latest), name=f"pgqrs-event-{claimed.event.event_id}"
+            )
             self._in_flight[task] = claimed
             task.add_done_callback(self._done)
 
@@ -186,7 +192,11 @@ class Dispatcher:
 
     # -- publishing --------------------------------------------------------------------------------------
 
-    async def _publish(self, claimed: ClaimedEvent, routes: Sequence[Route]) -> None:
+    async def _publish(self, claimed: ClaimedEvent, routes: Sequence[Route], *, latest: float) -> None:
+        if time.monotonic() > latest:
+            log.warning("event %s came too late to be sent by this dispatcher", claimed.event.id)
+            await self._give_back(claimed)
+            return
         try:
             error = await self._send(claimed.event, routes)
             held = await (self._published(claimed) if error is None else self._failed(claimed, error))
