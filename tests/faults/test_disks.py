@@ -4,6 +4,7 @@ Tests that need a small or a read-only file system run this file as a program, i
 """
 
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -19,6 +20,7 @@ from pathlib import Path
 import pytest
 
 import pgqrs
+from pgqrs import faults
 from pgqrs.clock import DatabaseClock
 from pgqrs.db.database import Kind
 from pgqrs.db.drivers.sqlite import SQLiteDriver
@@ -321,7 +323,15 @@ async def worker_full(folder):
         polling = asyncio.create_task(worker.poll_forever())
         await full.wait()
         # Some turns of the worker on a disk that takes nothing.
-        await asyncio.sleep(1)
+        turns, loop, turned = itertools.count(1), asyncio.get_running_loop(), asyncio.Event()
+
+        def count(point):
+            # Heartbeats come from a thread of their own.
+            if point.phase == "before" and next(turns) == 5:
+                loop.call_soon_threadsafe(turned.set)
+
+        with faults.injected(count):
+            await turned.wait()
         alive = not polling.done()
         room.set()
         (folder / "ballast").unlink()
