@@ -43,6 +43,13 @@ def safe(text: str) -> str:
     return _UNSAFE.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
+def body(thing: Any) -> Any:
+    """As JSON, which the engine is imported for."""
+    from pgqrs.api import bodies
+
+    return bodies.body(thing)
+
+
 def shown(value: Any) -> str:
     """A cell: times short, lists and objects as JSON, nothing for None."""
     match value:

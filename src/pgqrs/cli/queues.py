@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pgqrs.cli import output, values
+from pgqrs.cli.acting import confirm
 from pgqrs.cli.output import Column, age, column
-from pgqrs.cli.runs import confirm
 from pgqrs.cli.state import state, with_admin, with_store
 
 if TYPE_CHECKING:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
-import sys
-from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pgqrs.cli import output, values
+from pgqrs.cli.acting import act_on, answer, bulk, confirm, named_runs
 from pgqrs.cli.choosing import chooses
 from pgqrs.cli.output import Column, age, column
 from pgqrs.cli.state import say, state, with_store
-from pgqrs.errors import ConfigError
 from pgqrs.filters import RunFilter
 from pgqrs.words import lasting
 
@@ -226,19 +222,19 @@ def signal(
 ) -> None:
     """Send it a signal, which `ctx.wait_for(name)` gets."""
     given = None if payload is None else values.document(payload)
-    _act_on([run_id], "signal", f"got signal {name}", name=name, payload=given)
+    act_on([run_id], "signal", f"got signal {name}", name=name, payload=given)
 
 
 @runs.command("approve")
 def approve(run_id: RunId, comment: Annotated[str | None, typer.Option("--comment")] = None) -> None:
     """Say yes to what it waits for: `{"approved": true, "by": ..., "comment": ...}`."""
-    _answer(run_id, approved=True, comment=comment)
+    answer(run_id, approved=True, comment=comment)
 
 
 @runs.command("reject")
 def reject(run_id: RunId, comment: Annotated[str | None, typer.Option("--comment")] = None) -> None:
     """Say no to what it waits for."""
-    _answer(run_id, approved=False, comment=comment)
+    answer(run_id, approved=False, comment=comment)
 
 
 @runs.command("resume")
@@ -249,13 +245,13 @@ def resume(
 ) -> None:
     """Let paused runs go on."""
     given = None if data is None else values.document(data)
-    _act_on(_named(ids), "resume", "is resumed", step=step, data=given)
+    act_on(named_runs(ids), "resume", "is resumed", step=step, data=given)
 
 
 @runs.command("pause")
 def pause(ids: RunIds = None, reason: Reason = None) -> None:
     """Take runs out of the workers' hands until they are resumed."""
-    _act_on(_named(ids), "pause", "is paused", **({"reason": reason} if reason else {}))
+    act_on(named_runs(ids), "pause", "is paused", **({"reason": reason} if reason else {}))
 
 
 @runs.command("reset")
@@ -264,112 +260,36 @@ def reset(
     from_step: Annotated[str | None, typer.Option("--from", help="From that step on; else from the start.")] = None,
 ) -> None:
     """Run them again, forgetting what they have done."""
-    chosen = _named(ids)
+    chosen = named_runs(ids)
     confirm(f"forget what {len(chosen)} run(s) have done, and run them again")
-    _act_on(chosen, "reset", "begins anew", from_step=from_step)
+    act_on(chosen, "reset", "begins anew", from_step=from_step)
 
 
 @runs.command("restore")
 def restore(ids: RunIds = None) -> None:
     """Take a deletion back."""
-    _act_on(_named(ids), "restore", "is restored")
+    act_on(named_runs(ids), "restore", "is restored")
 
 
 @runs.command("cancel")
 @chooses
 def cancel(wanted: RunFilter, ids: RunIds = None, reason: Reason = None) -> None:
     """End runs, and their children: those named, or all that a filter finds."""
-    _bulk("cancel", "is cancelled", wanted, ids, reason=reason)
+    bulk("cancel", "is cancelled", wanted, ids, reason=reason)
 
 
 @runs.command("restart")
 @chooses
 def restart(wanted: RunFilter, ids: RunIds = None) -> None:
     """Run failed runs again from where they failed: those named, or all that a filter finds."""
-    _bulk("restart", "is restarted", wanted, ids)
+    bulk("restart", "is restarted", wanted, ids)
 
 
 @runs.command("delete")
 @chooses
 def delete(wanted: RunFilter, ids: RunIds = None, reason: Reason = None) -> None:
     """Take ended runs out of sight: those named, or all that a filter finds. `restore` takes it back."""
-    _bulk("delete", "is deleted", wanted, ids, reason=reason)
-
-
-# -- acting --------------------------------------------------------------------------------------------------
-
-
-def _named(words: list[str] | None) -> list[int]:
-    found = values.ids(words or [])
-    if not found:
-        raise ConfigError("name the runs, or - to read their ids from standard input")
-    return found
-
-
-def _act_on(run_ids: list[int], action: str, said: str, **given: Any) -> None:
-    """One after the other; the first that is refused stops it, and says which were done."""
-
-    async def work(store: Store) -> None:
-        from pgqrs.api.actions import act
-
-        for run_id in run_ids:
-            if not state().dry_run:
-                await act(store, run_id, action, actor=_actor(), **given)
-            print(f"run {run_id} {said}" + (" (not done: --dry-run)" if state().dry_run else ""))
-
-    with_store(work)
-
-
-def _bulk(action: str, said: str, wanted: RunFilter, words: list[str] | None, **given: Any) -> None:
-    if words:
-        if not wanted.is_empty:
-            raise ConfigError("name the runs, or say which with a filter, not both")
-        _act_on(_named(words), action, said, **given)
-        return
-    if wanted.is_empty:
-        raise ConfigError(f"say which runs to {action}: their ids, or a filter such as --status error --since 1h")
-
-    async def work(store: Store) -> None:
-        from pgqrs.api.admin import admin
-        from pgqrs.api.bodies import body
-
-        verb: Callable[..., Coroutine[Any, Any, Any]] = getattr(admin(store), f"{action}_runs")
-        planned = await verb(wanted, dry_run=True)
-        say(f"{planned.matched} run(s) match {wanted}")
-        if state().dry_run or not planned.matched.count:
-            output.one(body(planned))
-            return
-        confirm(f"{action} {planned.matched} run(s)")
-        output.one(body(await verb(wanted, dry_run=False, actor=_actor(), **given)))
-
-    with_store(work)
-
-
-def _answer(run_id: int, *, approved: bool, comment: str | None) -> None:
-    """To a run that waits for a signal, or for a person."""
-    answer = {"approved": approved, "by": _actor(), "comment": comment}
-
-    async def work(store: Store) -> None:
-        from pgqrs.api.actions import answer_wait
-
-        await answer_wait(store, run_id, answer, actor=_actor())
-        print(f"run {run_id} is {'approved' if approved else 'rejected'}")
-
-    with_store(work)
-
-
-def confirm(what: str) -> None:
-    """Before what is hard to undo: --yes, or a yes on a terminal."""
-    if state().yes or state().dry_run:
-        return
-    if not sys.stdin.isatty():
-        raise ConfigError(f"to {what}, say --yes")
-    if not typer.confirm(f"{what}?", err=True):
-        raise typer.Exit(1)
-
-
-def _actor() -> str:
-    return os.environ.get("PGQRS_ACTOR") or f"cli:{getpass.getuser()}"
+    bulk("delete", "is deleted", wanted, ids, reason=reason)
 
 
 # -- printing ------------------------------------------------------------------------------------------------

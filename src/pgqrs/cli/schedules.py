@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pgqrs.cli import output, values
+from pgqrs.cli.acting import confirm
 from pgqrs.cli.output import Column, age, column
-from pgqrs.cli.runs import confirm
 from pgqrs.cli.state import state, with_admin, with_store
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def list_schedules() -> None:
     """Every schedule, by name."""
 
     async def work(found: Schedules) -> None:
-        output.items(_body(await found.list()), LIST, key="name")
+        output.items(output.body(await found.list()), LIST, key="name")
 
     _with_schedules(work)
 
@@ -60,7 +60,7 @@ def get(schedule: Name) -> None:
     """All about a schedule."""
 
     async def work(found: Schedules) -> None:
-        output.one(_body(await found.get(schedule)))
+        output.one(output.body(await found.get(schedule)))
 
     _with_schedules(work)
 
@@ -81,7 +81,7 @@ def create(  # noqa: PLR0917 - options
     options["at"] = None if at is None else values.moment(at)
 
     async def work(found: Schedules) -> None:
-        output.one(_body(await found.create(schedule, workflow, **options)))
+        output.one(output.body(await found.create(schedule, workflow, **options)))
 
     _with_schedules(work)
 
@@ -114,7 +114,7 @@ def next_slots(schedule: Name, count: Annotated[int, typer.Option("--count", "-n
     """When it is due next."""
 
     async def work(found: Schedules) -> None:
-        slots = [{"slot_at": each} for each in _body(await found.next(schedule, count))]
+        slots = [{"slot_at": each} for each in output.body(await found.next(schedule, count))]
         output.items(slots, [column("slot", "slot_at")], key="slot_at")
 
     _with_schedules(work)
@@ -126,7 +126,7 @@ def slots(schedule: Name, limit: Limit = 50) -> None:
 
     async def work(found: Schedules) -> None:
         columns = [column("slot", "slot_at"), column("state"), column("run", "run_id", right=True)]
-        output.items(_body(await found.slots(schedule, limit)), columns, key="slot_at")
+        output.items(output.body(await found.slots(schedule, limit)), columns, key="slot_at")
 
     _with_schedules(work)
 
@@ -144,7 +144,7 @@ def list_events(limit: Limit = 100) -> None:
     """What is still to be published."""
 
     async def work(admin: Admin) -> None:
-        output.items(_body(await admin.outbox.unpublished(limit=limit)), EVENTS, key="event_id")
+        output.items(output.body(await admin.outbox.unpublished(limit=limit)), EVENTS, key="event_id")
 
     with_admin(work)
 
@@ -154,7 +154,7 @@ def dead(limit: Limit = 100) -> None:
     """What receivers refused too often."""
 
     async def work(admin: Admin) -> None:
-        output.items(_body(await admin.outbox.dead(limit=limit)), EVENTS, key="event_id")
+        output.items(output.body(await admin.outbox.dead(limit=limit)), EVENTS, key="event_id")
 
     with_admin(work)
 
@@ -164,12 +164,6 @@ def replay(ids: Annotated[list[str] | None, typer.Argument(help="Events; all whe
     """Let dead events start anew."""
     chosen = values.ids(ids) if ids else None
     print(f"{with_admin(lambda admin: admin.outbox.replay(chosen))} event(s) start anew")
-
-
-def _body(thing: Any) -> Any:
-    from pgqrs.api.bodies import body
-
-    return body(thing)
 
 
 def _with_schedules(work: Any) -> Any:

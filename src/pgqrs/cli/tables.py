@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pgqrs.cli import output, values
+from pgqrs.cli.acting import confirm
 from pgqrs.cli.output import Column, age, column
-from pgqrs.cli.runs import confirm
 from pgqrs.cli.state import configured, settings, state, with_admin, with_store
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def stats() -> None:
     """The whole store at a glance."""
 
     async def work(admin: Admin) -> None:
-        output.one(_body(await admin.stats()))
+        output.one(output.body(await admin.stats()))
 
     with_admin(work)
 
@@ -89,7 +89,7 @@ def failures(
 
     async def work(admin: Admin) -> None:
         found = await admin.failures(since=values.length(since), limit=limit)
-        output.items(_body(found), FAILURES, key="error_signature")
+        output.items(output.body(found), FAILURES, key="error_signature")
 
     with_admin(work)
 
@@ -113,9 +113,3 @@ def prune(
         print(await policies.apply(gently=False))
 
     with_store(work)
-
-
-def _body(thing: Any) -> Any:
-    from pgqrs.api.bodies import body
-
-    return body(thing)
