@@ -33,6 +33,7 @@ Messages name the thing, what was wrong and the way out; fields carry the data, 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -258,3 +259,9 @@ class PauseError(PgqrsError):
     def __init__(self, message: str = "", *, resume_condition: Any = None) -> None:
         super().__init__(message)
         self.resume_condition = resume_condition
+
+
+def code_of(error: type[PgqrsError] | PgqrsError) -> str:
+    """The stable name of a kind of error: `InvalidTransition` is `invalid-transition`."""
+    kind = error if isinstance(error, type) else type(error)
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower()

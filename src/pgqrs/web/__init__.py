@@ -1,0 +1,20 @@
+"""The HTTP API and the dashboard: `pgqrs serve`, or mounted into an application of yours.
+
+app.mount("/pgqrs", pgqrs.web.app(store))
+"""
+
+from pgqrs.errors import ConfigError
+
+try:
+    import jinja2 as _jinja2
+    import starlette as _starlette
+except ModuleNotFoundError as _error:
+    raise ConfigError(f"pgqrs.web needs {_error.name}: pip install 'pgqrs[web]'") from None
+
+from pgqrs.web.access import Caller, Scope
+from pgqrs.web.application import app
+from pgqrs.web.tokens import Tokens
+
+__all__ = ["Caller", "Scope", "Tokens", "app"]
+
+del _jinja2, _starlette

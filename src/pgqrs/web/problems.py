@@ -1,0 +1,90 @@
+"""Errors as RFC 9457 problems: one way out for everything that goes wrong while a request is answered."""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from pgqrs import errors
+
+log = logging.getLogger("pgqrs.web")
+
+CONTENT_TYPE = "application/problem+json"
+# The first that fits.
+_STATUS: tuple[tuple[type[errors.PgqrsError], int], ...] = (
+    (errors.RunDeleted, 410),
+    (errors.NotFound, 404),
+    (errors.InvalidTransition, 409),
+    (errors.IdempotencyConflict, 409),
+    (errors.NoActiveWorker, 409),
+    (errors.PayloadTooLarge, 413),
+    (errors.SerializationError, 422),
+    (errors.ConfigError, 422),
+    (errors.WaitTimeout, 504),
+    (errors.ConnectionFailed, 503),
+    (errors.SchemaNotInstalled, 503),
+    (errors.SchemaMismatch, 503),
+)
+
+
+class Problem(Exception):
+    """What is wrong, as it is answered; `more` are further members."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        hint: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.hint = hint
+        self.headers = dict(headers or {})
+        self.more = more
+
+    def body(self) -> dict[str, Any]:
+        found = {"type": "about:blank", "title": self.code, "status": self.status, "code": self.code}
+        found["detail"] = self.detail
+        if self.hint is not None:
+            found["hint"] = self.hint
+        return {**found, **self.more}
+
+    def response(self) -> Response:
+        text = json.dumps(self.body(), ensure_ascii=False)
+        return Response(text, self.status, self.headers, CONTENT_TYPE)
+
+
+def problem_of(error: Exception) -> Problem:
+    """Any error as a problem. What we did not expect is logged under an id, and told only by that id."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, HTTPException):
+        return Problem(error.status_code, _word(error.detail), error.detail, headers=error.headers)
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    if isinstance(error, errors.PgqrsError) and status != 500:
+        what, _, hint = str(error).partition("; ")
+        headers = {"retry-after": "5"} if status == 503 else {}
+        return Problem(status, errors.code_of(error), what, hint=hint or None, headers=headers)
+    if isinstance(error, TimeoutError):
+        return Problem(503, "too-slow", "the database did not answer in time", hint="narrow the filter, or try later")
+    error_id = secrets.token_hex(8)
+    log.error("request failed unexpectedly (error id %s)", error_id, exc_info=error)
+    return Problem(
+        500, "unexpected", "something went wrong here", hint="the log has it under error_id", error_id=error_id
+    )
+
+
+def _word(detail: str) -> str:
+    return detail.lower().replace(" ", "-")
