@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 
 import pgqrs
 from benchmarks.databases import both
+from benchmarks.filling import CHUNK, NUMBERS
 from pgqrs.db.queries import Query
 from pgqrs.db.tables import workflows
 from pgqrs.engine.janitor import PAUSE_LENGTHS, Janitor
@@ -22,15 +23,9 @@ ROUNDS, SECONDS = int(os.environ.get("ROUNDS") or "3"), float(os.environ.get("SE
 # So many rounds beside the janitor for each without; how long its pauses are, in batches.
 BESIDE, PAUSES = 4, float(os.environ.get("PAUSES", PAUSE_LENGTHS))
 MESSAGES, RUNS, BATCH, CONCURRENCY = 1_000, 500, 100, 50
-CHUNK = 50_000
 # For those who have no time for all of them: how many were deleted in this time is printed.
 MOST_SECONDS = float(os.environ.get("MOST_SECONDS", "inf"))
 
-NUMBERS = """with recursive n (i) as (
-    select cast(:first as bigint) + 1
-  union all
-    select i + 1 from n where i < cast(:first as bigint) + cast(:count as bigint)
-)"""
 FILL_RUNS = Query(
     "fill_runs",
     f"""

@@ -7,6 +7,7 @@ stale, as in the first minutes of a real backlog; autovacuum does what it does.
 from typing import Any
 
 import pgqrs
+from benchmarks.filling import CHUNK, NUMBERS
 from benchmarks.scenarios.interleaved import drained, executed, in_turns
 from benchmarks.scenarios.looking import ARCHIVED, ENDED
 from benchmarks.scenarios.place import QUEUE, WORKFLOW, Place
@@ -15,13 +16,7 @@ from pgqrs.db.queries import Query
 LITTLE = 10_000
 # Per round: enough to take a while, little beside the backlog.
 MESSAGES, RUNS = 10_000, 5_000
-CHUNK = 50_000
 
-NUMBERS = """with recursive n (i) as (
-    select cast(:first as bigint) + 1
-  union all
-    select i + 1 from n where i < cast(:first as bigint) + cast(:count as bigint)
-)"""
 READY_MESSAGES = Query(
     "ready_messages",
     f"""

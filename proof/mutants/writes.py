@@ -15,10 +15,12 @@ MUTANTS = (
         "an acknowledged write survives a power cut",
         (
             Edit(
-                "db/drivers/sqlite.py", '"synchronous = full", "foreign_keys', '"synchronous = normal", "foreign_keys'
+                "db/drivers/sqlite_file.py",
+                '"synchronous = full", "foreign_keys',
+                '"synchronous = normal", "foreign_keys',
             ),
             Edit(
-                "db/drivers/sqlite.py",
+                "db/drivers/sqlite_file.py",
                 'self._pragma(connection, "synchronous") != 2:',
                 'self._pragma(connection, "synchronous") != 1:',
             ),

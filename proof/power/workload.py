@@ -19,7 +19,7 @@ from typing import Any
 
 import pgqrs
 from pgqrs import faults
-from pgqrs.db.drivers.sqlite import SQLiteDriver
+from pgqrs.db.drivers.sqlite_file import SQLiteFile
 
 DATABASE, SAID, SAW = "app.db", "said", "saw"
 WORKFLOW, QUEUE = "order", "tasks"
@@ -190,15 +190,15 @@ _PAYLOADS = """
 @contextmanager
 def pragmas(synchronous: str = "full") -> Iterator[None]:
     """The driver with a small log; and for controls, mutated: it syncs less than it says."""
-    configure = SQLiteDriver._configure
+    configure = SQLiteFile.configure
 
-    def configured(self: SQLiteDriver, connection: Any) -> None:
+    def configured(self: SQLiteFile, connection: Any) -> None:
         configure(self, connection)
         self._pragma(connection, f"synchronous = {synchronous}")
         self._pragma(connection, f"wal_autocheckpoint = {PAGES_PER_CHECKPOINT}")
 
-    SQLiteDriver._configure = configured
+    SQLiteFile.configure = configured
     try:
         yield
     finally:
-        SQLiteDriver._configure = configure
+        SQLiteFile.configure = configure

@@ -160,7 +160,7 @@ async def test_two_event_loops_may_share_one_store(db):
 
 
 async def test_a_new_file_belongs_to_its_owner_alone(db):
-    assert stat.S_IMODE(Path(db.path).stat().st_mode) == 0o600
+    assert stat.S_IMODE(Path(db.file.path).stat().st_mode) == 0o600
 
 
 async def test_a_closed_store_says_so(db):

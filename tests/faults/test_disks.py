@@ -83,7 +83,7 @@ async def test_b5_2_a_commit_that_the_disk_did_not_confirm_is_ambiguous(db):
     assert isinstance(error, pgqrs.ConnectionFailed)
     assert error.ambiguous
     assert "may be written or not" in str(error)
-    assert db.path in str(error)
+    assert db.file.path in str(error)
 
 
 async def test_b5_2_a_commit_that_was_not_written_says_so(db):

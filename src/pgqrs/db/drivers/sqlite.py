@@ -3,50 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
 import queue
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 from weakref import WeakValueDictionary
 
 from pgqrs import faults
 from pgqrs.clock import Clock
 from pgqrs.config import Config
-from pgqrs.db.database import Database, IntegrityViolation, Kind, Row, drive
+from pgqrs.db.database import Database, Kind, Row, drive
 from pgqrs.db.dialect import Dialect
 from pgqrs.db.driver import Owner
+from pgqrs.db.drivers.sqlite_file import SQLiteFile
 from pgqrs.db.drivers.sqlite_watch import DataVersionWatcher
 from pgqrs.db.hints import Hints
 from pgqrs.db.queries import Query, to_sqlite, with_times
-from pgqrs.errors import ConnectionFailed, PgqrsError
+from pgqrs.errors import ConnectionFailed
 from pgqrs.journal import Journal
 
 T = TypeVar("T")
-log = logging.getLogger("pgqrs.db")
 DIALECT = Dialect("sqlite")
 
 # One commit takes what has gathered, but no more than this: beyond it the first caller waits for the last.
 MOST_UNITS_PER_COMMIT = 500
 MOST_SECONDS_PER_COMMIT = 0.02
-# Another process may hold the file for as long as its own commits take; past this something is wrong there.
-BUSY_SECONDS = 60.0
 READERS = 2
-# Beyond this the write-ahead log is cut down as soon as nobody reads from it; if it grows on, somebody does.
-LARGEST_LOG_BYTES = 64 * 1024 * 1024
-# RETURNING needs 3.35.
-OLDEST_SQLITE = (3, 35, 0)
-# The commit stands in the log, but the disk did not confirm it. For us it is undone; yet should this process end
-# before the next commit goes over it, whoever opens the file then finds it whole, and takes it for done.
-UNCONFIRMED = (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
-
-_NOTHING_WRITTEN = "nothing of this call was written"
 
 Unit = Callable[[Database], Coroutine[Any, Any, Any]]
 
@@ -116,19 +101,14 @@ class SQLiteDriver:
     dialect = DIALECT
     retried = False
     several_processes = True
-    library = "SQLite"
-    database_error: ClassVar[type[Exception]] = sqlite3.Error
-    integrity_error: ClassVar[type[Exception]] = sqlite3.IntegrityError
+    file_class: ClassVar[type[SQLiteFile]] = SQLiteFile
     # Stores of one process on one file share their hints, so that they wake each other at once.
     _hints_by_file: ClassVar[WeakValueDictionary[str, Hints]] = WeakValueDictionary()
 
     def __init__(self, path: str, clock: Clock, journal: Journal) -> None:
-        self.path = path
+        self.file = self.file_class(path)
         self.clock = clock
         self.journal = journal
-        self.in_memory = path == ":memory:"
-        # SQLite keeps the log beside the file itself, not beside a link to it.
-        self._real_path = os.path.realpath(path)
         self._owner = Owner()
         self._writes: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -136,17 +116,15 @@ class SQLiteDriver:
         self._readers_started = False
         self._closed = False
         self._gate = threading.Lock()
-        self._files: dict[str, int] = {}
-        self._log_is_large = False
-        self.hints = Hints() if self.in_memory else self._shared_hints(path)
-        self._watcher = DataVersionWatcher(self._connect, self.hints)
-        if self.several_processes and not self.in_memory:
+        self.hints = Hints() if self.file.in_memory else self._shared_hints(self.file.real_path)
+        self._watcher = DataVersionWatcher(self.file.connect, self.hints)
+        if self.several_processes and not self.file.in_memory:
             self.hints.listeners.append(self._watcher.look)
 
     @classmethod
     async def open(cls, config: Config, clock: Clock) -> Self:
         driver = cls(config.path, clock, config.journal)
-        connection = await asyncio.to_thread(driver._connect)
+        connection = await asyncio.to_thread(driver.file.connect)
         driver._start(driver._write_forever, connection, "writer")
         return driver
 
@@ -185,73 +163,11 @@ class SQLiteDriver:
         # The writer ends last, when all the others have.
         await asyncio.to_thread(self._threads[0].join)
 
-    # -- connections -------------------------------------------------------------------------------------
-
-    def _connect(self) -> Any:
-        """A connection with every pragma set and checked."""
-        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-            raise ConnectionFailed(
-                f"SQLite {sqlite3.sqlite_version} is too old; pgqrs needs {'.'.join(map(str, OLDEST_SQLITE))}"
-            )
-        self._claim_file()
-        return self._configured(
-            lambda: sqlite3.connect(
-                self.path, isolation_level=None, timeout=5, check_same_thread=False, cached_statements=256
-            )
-        )
-
-    def _configured(self, connect: Callable[[], Any]) -> Any:
-        connection: Any = None
-        try:
-            connection = connect()
-            self._configure(connection)
-        except BaseException as error:  # noqa: BLE001 - raised again at once
-            if connection is not None:
-                connection.close()
-            raise self._translated(error)  # noqa: B904 - it carries its cause
-        return connection
-
-    def _configure(self, connection: Any) -> None:
-        if not self.in_memory:
-            mode = self._until_not_busy(lambda: self._pragma(connection, "journal_mode = wal"))
-            if mode != "wal":
-                raise ConnectionFailed(
-                    f"SQLite cannot use write-ahead logging on {self.path!r} (journal mode {mode!r}); "
-                    "put the file on a local disk that this process may write to"
-                )
-        # FULL: with NORMAL a power cut loses commits that were acknowledged.
-        for pragma in ("synchronous = full", "foreign_keys = on", f"journal_size_limit = {LARGEST_LOG_BYTES}"):
-            self._pragma(connection, pragma)
-        if self._pragma(connection, "foreign_keys") != 1 or self._pragma(connection, "synchronous") != 2:
-            raise ConnectionFailed(f"{self.library} did not take foreign_keys=on and synchronous=full")
-
-    @staticmethod
-    def _pragma(connection: Any, pragma: str) -> Any:
-        row = connection.execute(f"pragma {pragma}").fetchone()
-        return row[0] if row else None
-
-    def _claim_file(self) -> None:
-        """Make the file for its owner alone: payloads are nobody else's business."""
-        if self.in_memory:
-            return
-        file = Path(self.path)
-        if not file.parent.is_dir():
-            raise ConnectionFailed(f"the folder {str(file.parent)!r} does not exist; make it first")
-        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
-        try:
-            os.close(os.open(file, flags, 0o600))
-        except FileExistsError:
-            if file.is_symlink() and not file.exists():
-                raise ConnectionFailed(f"{self.path!r} is a link that leads nowhere; name the file itself") from None
-        except OSError as error:
-            raise ConnectionFailed(f"cannot create {self.path!r}: {error.strerror}") from error
-
     @classmethod
-    def _shared_hints(cls, path: str) -> Hints:
-        key = os.path.realpath(path)
-        hints = cls._hints_by_file.get(key)
+    def _shared_hints(cls, real_path: str) -> Hints:
+        hints = cls._hints_by_file.get(real_path)
         if hints is None:
-            hints = cls._hints_by_file[key] = Hints()
+            hints = cls._hints_by_file[real_path] = Hints()
         return hints
 
     # -- the database threads' side ----------------------------------------------------------------------
@@ -262,7 +178,7 @@ class SQLiteDriver:
         thread.start()
 
     def _has_readers(self) -> bool:
-        if self.in_memory:
+        if self.file.in_memory:
             return False
         if not self._readers_started:
             self._readers_started = True
@@ -275,14 +191,14 @@ class SQLiteDriver:
         while (job := self._reads.get()) is not None:
             try:
                 if session is None:
-                    session = Session(self._connect(), self.clock, self.journal)
+                    session = Session(self.file.connect(), self.clock, self.journal)
                 session.connection.execute("begin")
                 try:
                     job.result = drive(job.work(session))
                 finally:
                     session.connection.execute("rollback")
             except BaseException as error:  # noqa: BLE001 - it belongs to the caller, whatever it is
-                job.error = self._translated(error)
+                job.error = self.file.translated(error)
             _settle([job])
         if session is not None:
             session.connection.close()
@@ -321,7 +237,7 @@ class SQLiteDriver:
                 # Nothing of the batch is in the file. One by one, so that a bad one hurts only itself.
                 for each in done:
                     each.result = each.error = None
-                    each.in_doubt = self._is_unconfirmed(error)
+                    each.in_doubt = self.file.is_unconfirmed(error)
                     self._commit_together_alone(session, each)
                 return stop
             if not done:
@@ -332,7 +248,7 @@ class SQLiteDriver:
                     stop = waiting is None
                     done += [waiting] if waiting is not None else []
             for each in done:
-                each.error = self._translated(error)
+                each.error = self.file.translated(error)
         _settle(done)
         return stop
 
@@ -343,7 +259,7 @@ class SQLiteDriver:
             _commit(session.connection)
         except BaseException as error:  # noqa: BLE001 - it belongs to the caller
             self._roll_back(session.connection)
-            job.error = self._translated(error, in_doubt=job.in_doubt)
+            job.error = self.file.translated(error, in_doubt=job.in_doubt)
         _settle([job])
 
     def _begin(self, connection: Any) -> None:
@@ -353,37 +269,8 @@ class SQLiteDriver:
             self._roll_back(connection)
             connection.execute("begin immediate")
 
-        self._until_not_busy(begin)
-        self._check_files()
-
-    def _check_files(self) -> None:
-        """A file that was removed or replaced goes on taking commits that nobody will ever read."""
-        if self.in_memory:
-            return
-        size = 0
-        # The log last: its size is looked at below.
-        for path in (self._real_path, f"{self._real_path}-shm", f"{self._real_path}-wal"):
-            try:
-                found = Path(path).stat()
-                inode, size = found.st_ino, found.st_size
-            except FileNotFoundError:
-                inode = size = 0
-            if self._files.setdefault(path, inode) != inode:
-                if not self._files[path]:
-                    self._files[path] = inode
-                    continue
-                raise ConnectionFailed(
-                    f"{path!r} was removed or replaced while it was in use; {_NOTHING_WRITTEN}; "
-                    "put it back from a backup if need be, and connect again"
-                )
-        if (size > LARGEST_LOG_BYTES) != self._log_is_large:
-            self._log_is_large = not self._log_is_large
-            if self._log_is_large:
-                log.warning(
-                    "%s-wal has %.0f MB: a connection with a long transaction keeps it from being emptied",
-                    self.path,
-                    size / 2**20,
-                )
+        self.file.until_not_busy(begin)
+        self.file.check()
 
     def _run_in_savepoint(self, session: Session, job: Job) -> None:
         """The job's own error stays with the job; an error that ended the whole transaction is raised."""
@@ -394,7 +281,7 @@ class SQLiteDriver:
         except BaseException as error:
             if not connection.in_transaction:
                 raise
-            job.error = self._translated(error, in_doubt=job.in_doubt)
+            job.error = self.file.translated(error, in_doubt=job.in_doubt)
             connection.execute("rollback to unit")
         connection.execute("release unit")
 
@@ -405,51 +292,11 @@ class SQLiteDriver:
             if connection.in_transaction:
                 connection.execute("rollback")
 
-    def _until_not_busy(self, step: Callable[[], T]) -> T:
-        """Another process has the file: SQLite waits 5 s by itself, and we go on asking after that."""
-        deadline = time.monotonic() + BUSY_SECONDS
-        while True:
-            try:
-                return step()
-            except self.database_error as error:
-                if not self._is_busy(error) or time.monotonic() > deadline:
-                    raise
-
-    @staticmethod
-    def _is_busy(error: Exception) -> bool:
-        # The low byte is the primary code; the others say which kind of busy.
-        return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-    @staticmethod
-    def _is_unconfirmed(error: BaseException) -> bool:
-        return getattr(error, "sqlite_errorcode", 0) in UNCONFIRMED
-
-    def _translated(self, error: BaseException, *, in_doubt: bool = False) -> BaseException:
-        """What a caller should see of an error of the library."""
-        if isinstance(error, PgqrsError) or not isinstance(error, self.database_error):
-            return error
-        if isinstance(error, self.integrity_error):
-            return _caused(IntegrityViolation(str(error)), error)
-        if self._is_busy(error):
-            return _caused(
-                ConnectionFailed(f"{self.path!r} was locked by another process for {BUSY_SECONDS:.0f} s"),
-                error,
-            )
-        in_doubt = in_doubt or self._is_unconfirmed(error)
-        outcome = "the disk did not confirm it, so it may be written or not" if in_doubt else _NOTHING_WRITTEN
-        text = f"{self.library} could not use {self.path!r}: {error}; {outcome}"
-        return _caused(ConnectionFailed(text, ambiguous=in_doubt), error)
-
 
 def _commit(connection: Any) -> None:
     if faults.armed:
         faults.reach_commit(connection)
     connection.execute("commit")
-
-
-def _caused(error: PgqrsError, by: BaseException) -> PgqrsError:
-    error.__cause__ = by
-    return error
 
 
 def _settle(jobs: list[Job]) -> None:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import turso
 
 from pgqrs.db.drivers.sqlite import SQLiteDriver
+from pgqrs.db.drivers.sqlite_file import SQLiteFile
 from pgqrs.errors import ConnectionFailed
 
 
-class TursoDriver(SQLiteDriver):
-    """The writer thread does the reads too: one connection, one process."""
+class TursoFile(SQLiteFile):
+    """The same file in the words of pyturso."""
 
-    several_processes = False
     library = "Turso"
     database_error = turso.Error
     integrity_error = turso.IntegrityError
 
-    def _connect(self) -> Any:
-        self._claim_file()
-        return self._configured(lambda: turso.connect(self.path, isolation_level=None))
+    def connect(self) -> Any:
+        self.claim()
+        return self.configured(lambda: turso.connect(self.path, isolation_level=None))
 
-    def _translated(self, error: BaseException, *, in_doubt: bool = False) -> BaseException:
+    def translated(self, error: BaseException, *, in_doubt: bool = False) -> BaseException:
         if type(error).__module__ == "turso" and not isinstance(error, turso.Error):
             # pyturso lets some errors of its core through (IoError, DatabaseFull), outside its own tree.
             text = f"Turso could not use {self.path!r}: {error}; nothing of this call was written"
@@ -31,11 +31,18 @@ class TursoDriver(SQLiteDriver):
             return failed
         if isinstance(error, turso.Error) and "lock" in str(error).lower():
             return ConnectionFailed(f"another process has {self.path!r} open; Turso allows one process at a time")
-        return super()._translated(error, in_doubt=in_doubt)
+        return super().translated(error, in_doubt=in_doubt)
+
+    @staticmethod
+    def is_busy(error: Exception) -> bool:
+        return "busy" in str(error).lower() or "database is locked" in str(error).lower()
+
+
+class TursoDriver(SQLiteDriver):
+    """The writer thread does the reads too: one connection, one process."""
+
+    several_processes = False
+    file_class: ClassVar[type[SQLiteFile]] = TursoFile
 
     def _has_readers(self) -> bool:
         return False
-
-    @staticmethod
-    def _is_busy(error: Exception) -> bool:
-        return "busy" in str(error).lower() or "database is locked" in str(error).lower()
