@@ -10,7 +10,6 @@ import os
 import random
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -63,13 +62,12 @@ def proved(layers: list[str]) -> Iterator[Row]:
 
 
 def _of(layer: str, order: Order) -> Iterator[Row]:
-    began = time.monotonic()
     rows = []
     for row in importlib.import_module(f"proof.{layer}").prove(order):
         print(row.line(colour=sys.stdout.isatty()), flush=True)
         rows.append(row)
         yield row
-    report.keep(layer, order, rows, seconds=time.monotonic() - began)
+    report.keep(layer, order, rows)
 
 
 if __name__ == "__main__":

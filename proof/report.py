@@ -15,20 +15,22 @@ PAGE = ROOT / "docs" / "reference" / "proof.md"
 MARK = "<!-- made by `make proof`; do not edit below -->\n"
 
 
-def keep(layer: str, order: Order, rows: list[Row], *, seconds: float) -> None:
-    """One file for each layer: what it said last. A case that was run alone is no answer of its layer."""
+def keep(layer: str, order: Order, rows: list[Row]) -> None:
+    """One file for each layer and database: what it said last. A case that was run alone is no answer."""
     if os.environ.get("CASE"):
         return
     RESULTS.mkdir(exist_ok=True)
-    said = {
-        "layer": layer,
-        "full": order.full,
-        "seed": order.seed,
-        "python": platform.python_version(),
-        "seconds": round(seconds, 1),
-        "rows": [asdict(row) for row in rows],
-    }
-    (RESULTS / f"{layer}.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+    for on in sorted({row.on for row in rows}):
+        said = {
+            "layer": layer,
+            "on": on,
+            "full": order.full,
+            "seed": order.seed,
+            "python": platform.python_version(),
+            "seconds": round(sum(row.seconds for row in rows if row.on == on), 1),
+            "rows": [asdict(row) for row in rows if row.on == on],
+        }
+        (RESULTS / f"{layer}.{on}.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
     write()
 
 
@@ -39,7 +41,7 @@ def write() -> None:
     said = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(RESULTS.glob("*.json"))]
     rows = sorted((Row(**row) for each in said for row in each["rows"]), key=lambda row: row.number)
     runs = [
-        f"- `{each['layer']}`: seed {each['seed']}, {'full' if each['full'] else 'short'}, "
+        f"- `{each['layer']}` on {each['on']}: seed {each['seed']}, {'full' if each['full'] else 'short'}, "
         f"{each['seconds']:.0f} s, Python {each['python']}"
         for each in said
     ]

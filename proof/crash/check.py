@@ -56,7 +56,8 @@ def _late_effects(lines: list[dict[str, Any]], kind: type[Scenario]) -> list[str
     for at, woken in enumerate(lines):
         if woken["kind"] != "woken":
             continue
-        late = [line["what"] for line in lines[at:] if line["kind"] == "effect" and line["pid"] == woken["who"]]
+        after = [line["what"] for line in lines[at:] if line["kind"] == "effect" and line["pid"] == woken["who"]]
+        late = [what for what in after if what not in kind.outside]
         knows = mode_of[woken["who"]] == "freeze" and not kind.by_hand
         most = 0 if knows else kind.width
         if len(late) > most:

@@ -26,6 +26,8 @@ class Scenario:
     grows: ClassVar[bool] = False
     # True where the program handles messages itself: nobody tells it that its time was up before it goes on.
     by_hand: ClassVar[bool] = False
+    # Done by the handler itself, outside of steps: whoever wakes up gets to do that before it asks for anything.
+    outside: ClassVar[frozenset[str]] = frozenset()
     # True where plain code runs in threads, which stay.
     threads: ClassVar[bool] = False
 
@@ -145,6 +147,7 @@ class RunRetry(Scenario):
 
     # What is outside of steps is done again in each pass, and nothing else is promised for it.
     width = 3
+    outside = frozenset({"run_retry between"})
 
 
 class Sleep(Scenario):

@@ -108,6 +108,7 @@ class Executor:
             attempt=execution.claim.lease.attempts,
             policy=policy,
             pause_seconds=self._config.pause_check_interval_seconds,
+            lease_seconds=execution.claim.lease_seconds,
             step_id=execution.failed_in(error),
         )
         again = execution.steps_to_try_again(error) if isinstance(end_, Yielding) else ()

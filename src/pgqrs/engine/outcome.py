@@ -8,7 +8,14 @@ from typing import NamedTuple
 
 from pgqrs.db.tables.runs import RunRow
 from pgqrs.db.writes import Ending, StepRecord, Yielding
-from pgqrs.errors import NonDeterminism, PauseError, PermanentError, SerializationError, TransientError
+from pgqrs.errors import (
+    ConnectionFailed,
+    NonDeterminism,
+    PauseError,
+    PermanentError,
+    SerializationError,
+    TransientError,
+)
 from pgqrs.retry import RetryPolicy
 from pgqrs.serialization import decode, encode
 from pgqrs.signatures import error_signature
@@ -32,7 +39,13 @@ class Outcome(NamedTuple):
 
 
 def failure(
-    error: BaseException, *, attempt: int, policy: RetryPolicy, pause_seconds: float, step_id: str | None = None
+    error: BaseException,
+    *,
+    attempt: int,
+    policy: RetryPolicy,
+    pause_seconds: float,
+    lease_seconds: float,
+    step_id: str | None = None,
 ) -> Ending | Yielding:
     """What an exception that left the handler means for its run."""
     text, summary = described(error)
@@ -50,6 +63,10 @@ def failure(
             return _end(error, step_id)
         case _ if attempt >= policy.max_attempts or not policy.retries(error):
             return _end(error, step_id)
+        case ConnectionFailed():
+            # The database was away, and is back, or this could not be recorded. Had the worker died of it, the run
+            # would go on after a lease: it shall not wait for longer because the worker lived.
+            return _retry(min(policy.delay(attempt), lease_seconds), text, summary)
         case _:
             asked = asked_delay(error)
             return _retry(policy.delay(attempt) if asked is None else asked, text, summary)
