@@ -13,7 +13,7 @@ import pgqrs
 
 HEAD = """# Python API
 
-Made by `make docs-pages` from the code: every name that `import pgqrs` offers, with its signature and the first words of its docstring. Verbs marked
+Every name that `import pgqrs` offers, with its signature and the first words of its docstring. (Made by `make docs-pages` from the code.) Verbs marked
 *async* are awaited; `pgqrs.blocking` has all of them without `await`.
 
 """

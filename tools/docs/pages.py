@@ -160,7 +160,7 @@ def _page(file: Path) -> Page:
         line = " ".join(paragraph.split())
         if line and not line.startswith(("#", "|", "```", "- ", "<", "Made by")):
             break
-    sentence = re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", line)
+    sentence = re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", line).replace("*", "")
     return Page(
-        file, title.group(1).replace('"', "'").replace("`", ""), re.split(r"(?<=[.:])\s", sentence)[0].rstrip(":")
+        file, title.group(1).replace('"', "'").replace("`", ""), re.split(r"(?<=\.)\s", sentence)[0].rstrip(":")
     )

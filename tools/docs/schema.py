@@ -17,8 +17,8 @@ from tools.docs.meanings import COLUMNS, TABLES
 
 HEAD = """# Schema
 
-Made by `make docs-pages` from the migrations: version {version}. The tables are yours to read: names and columns change only with a migration, which
-the changelog tells. Write to them through the library (or `pgqrs_trigger`, below), not by hand.
+Every table, column and index of version {version}. (Made by `make docs-pages` from the migrations.) The tables are yours to read: they change only with a
+migration, which the changelog tells. Write to them through the library (or `pgqrs_trigger`, below), not by hand.
 
 `pgqrs schema sql` prints the SQL, `pgqrs schema verify` checks that all of it is there. On PostgreSQL the tables are in `Config.schema`
 (`public`); there are no triggers, and one function.

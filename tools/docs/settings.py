@@ -9,7 +9,7 @@ from pgqrs.config import Config
 
 HEAD = """# Settings
 
-Made by `make docs-pages` from `src/pgqrs/config.py`: edit that.
+Every setting of a store, with its default and what it means. (Made by `make docs-pages` from `src/pgqrs/config.py`: edit that.)
 
 `pgqrs.connect(dsn, **settings)` or `pgqrs.connect_with(pgqrs.Config(dsn, ...))`. Each is also an environment variable: `lease_seconds` is
 `PGQRS_LEASE_SECONDS`. An argument wins over the environment, the environment over the default. The command line reads `[tool.pgqrs]` of
