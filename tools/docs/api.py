@@ -96,7 +96,7 @@ def _entry(full: str, thing: Any) -> str:
         body.append(f"Fields: {listed}.\n\n")
     rows = list(_members(thing))
     if rows:
-        body.append("| | |\n|---|---|\n" + "".join(rows) + "\n")
+        body.append("".join(rows) + "\n")
     return "".join(body)
 
 
@@ -108,11 +108,10 @@ def _members(cls: type) -> Iterator[str]:
             continue
         if isinstance(member, property) or hasattr(member, "attrname"):
             function = member.fget if isinstance(member, property) else member.func
-            yield f"| `{name}` | {_cell(function)} |\n"
+            yield f"- `{name}`{_told(function)}\n"
         elif isinstance(member, classmethod | staticmethod) or inspect.isfunction(member):
             function = getattr(cls, name)
-            signature = _signature(name, function).replace("|", "\\|")
-            yield f"| {_async(function)}`{signature}` | {_cell(function)} |\n"
+            yield f"- {_async(function)}`{_signature(name, function)}`{_told(function)}\n"
 
 
 def _public(cls: type) -> Iterator[str]:
@@ -166,8 +165,8 @@ def _default(value: Any) -> Any:
     return _Bare("...") if type(value) is object else value
 
 
-def _cell(function: Any) -> str:
-    return _first(function).replace("|", "\\|")
+def _told(function: Any) -> str:
+    return f"  \n  {text}" if (text := _first(function)) else ""
 
 
 def _first(thing: Any) -> str:
