@@ -227,6 +227,17 @@ def test_what_a_page_would_fetch_from_elsewhere_is_seen(text, tmp_path):
     assert len(list(site.fetched_from_elsewhere(tmp_path))) == 1
 
 
+def test_figures_of_the_comparison_are_those_of_the_benchmarks():
+    """Who measures again has to look whether the words are still true."""
+    compared, measured = (
+        (DOCS / name).read_text(encoding="utf-8") for name in ("comparison.md", "reference/benchmarks.md")
+    )
+    figures = set(re.findall(r"\b[\d.]+x\b", compared))
+
+    assert figures - set(re.findall(r"\b[\d.]+x\b", measured)) == set()
+    assert len(figures) > 4
+
+
 # -- README, and tests that pages name -----------------------------------------------------------------------
 
 
