@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import inspect
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
@@ -126,7 +127,13 @@ def _public(cls: type) -> Iterator[str]:
 
 
 def _code(name: str, function: Any) -> str:
-    return f"```text\n{_async(function).replace('*', '')}{_signature(name, function)}\n```\n\n"
+    signature = _async(function).replace("*", "") + _signature(name, function)
+    if len(signature) > 80:
+        # One parameter a line; a comma within brackets is part of a type.
+        inside, _, given = signature.partition("(")[2].rpartition(")")
+        lines = re.sub(r", (?=\*|\w+[:=,)]|\w+$)", ",\n    ", inside)
+        signature = f"{signature.partition('(')[0]}(\n    {lines},\n){given}"
+    return f"```text\n{signature}\n```\n\n"
 
 
 def _async(function: Any) -> str:
