@@ -16,7 +16,7 @@ MAKE_VENV = $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --
 INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt
 endif
 
-.PHONY: help setup demo check test bench bench-peers bench-report proof soak long pgbouncer clean
+.PHONY: help setup demo check test docs docs-pages bench bench-peers bench-report proof soak long pgbouncer clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -47,6 +47,12 @@ check: $(VENV)/.dev ## ruff, mypy strict, import layers
 
 test: $(VENV)/.dev ## the whole suite on SQLite, PostgreSQL (started here) and Turso
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+docs: $(VENV)/.dev ## the documentation as a site in site/; fails on a dead link, or on anything fetched from elsewhere
+	@$(BIN)/python -m tools.docs --site
+
+docs-pages: $(VENV)/.dev ## write the pages that are made from the code, the navigation and llms.txt
+	@$(BIN)/python -m tools.docs
 
 bench: $(VENV)/.dev ## our speed on both databases, and the limits; WHAT=drain,runs_10 ON=sqlite ROUNDS=3 choose
 	@WHAT="$(WHAT)" ON="$(ON)" ROUNDS="$(ROUNDS)" $(BIN)/python -m benchmarks ours

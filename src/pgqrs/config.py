@@ -28,15 +28,16 @@ _SCHEMES: dict[str, Backend] = {
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
 
-def _setting(name: str, default: T, *, secret: bool = False) -> T:
-    """A field whose default is `PGQRS_<NAME>` when that is set."""
+def _setting(name: str, default: T, meaning: str, *, least: float | None = None, secret: bool = False) -> T:
+    """A field whose default is `PGQRS_<NAME>` when that is set; `docs/reference/settings.md` is made from these."""
     variable = f"PGQRS_{name.upper()}"
 
     def from_environment() -> T:
         text = os.environ.get(variable)
         return _parsed(variable, text, type(default)) if text else default
 
-    setting: T = field(default_factory=from_environment, repr=not secret)
+    told = {"default": default, "meaning": meaning, "least": least}
+    setting: T = field(default_factory=from_environment, repr=not secret, metadata=told)
     return setting
 
 
@@ -49,50 +50,87 @@ class Config:
     """
 
     # The DSN may hold a password: it is never shown; `safe_dsn` is.
-    dsn: str = _setting("dsn", DEFAULT_DSN, secret=True)
-    schema: str = _setting("schema", "public")
-    # A DSN that reaches PostgreSQL without a pooler, for LISTEN only.
-    listen_dsn: str = _setting("listen_dsn", "", secret=True)
-    pool_size: int = _setting("pool_size", 10)
-    # 0 for a PgBouncer in transaction mode: nothing is kept on a server connection between transactions.
-    statement_cache_size: int = _setting("statement_cache_size", 256)
-    # A connection whose other end has gone without a word is found out by this alone.
-    command_timeout_seconds: float = _setting("command_timeout_seconds", 12.0)
-    # How long a call goes on trying when the database is away, before ConnectionFailed.
-    retry_seconds: float = _setting("retry_seconds", 10.0)
-    lease_seconds: float = _setting("lease_seconds", 30.0)
-    poll_interval_seconds: float = _setting("poll_interval_seconds", 1.0)
-    pause_check_interval_seconds: float = _setting("pause_check_interval_seconds", 3600.0)
-    max_attempts: int = _setting("max_attempts", 3)
-    max_payload_bytes: int = _setting("max_payload_bytes", 2 * 1024 * 1024)
-    require_workers: bool = _setting("require_workers", default=False)
-    no_handler_grace_seconds: float = _setting("no_handler_grace_seconds", 60.0)
-    # Whether workers also look after schedules and retention.
-    maintenance: bool = _setting("maintenance", default=True)
-    # How much of each run's history is kept: none, changes, normal or full.
-    audit: str = _setting("audit", "normal")
-    # Which of its events also go to the outbox: event types with commas between, or *.
-    outbox: str = _setting("outbox", "")
-    # The `source` of published CloudEvents; empty: made from the schema's name.
-    event_source: str = _setting("event_source", "")
+    dsn: str = _setting("dsn", DEFAULT_DSN, "which database; user, password and options are never shown", secret=True)
+    schema: str = _setting(
+        "schema",
+        "public",
+        "keeps tenants apart: a PostgreSQL schema; on SQLite and Turso a file of its own, `app.tenant_a.db`",
+    )
+    listen_dsn: str = _setting(
+        "listen_dsn", "", "a way to PostgreSQL without a pooler, for wake-up hints only", secret=True
+    )
+    pool_size: int = _setting("pool_size", 10, "PostgreSQL connections per store", least=1)
+    # 0: nothing is kept on a server connection between transactions.
+    statement_cache_size: int = _setting(
+        "statement_cache_size", 256, "prepared statements per connection; 0 for a transaction pooler", least=0
+    )
+    command_timeout_seconds: float = _setting(
+        "command_timeout_seconds",
+        12.0,
+        "how long one statement, or getting a connection, may take; also yours in `ctx.transaction`. "
+        "A connection whose other end has gone without a word is found out by it alone",
+        least=1,
+    )
+    retry_seconds: float = _setting(
+        "retry_seconds",
+        10.0,
+        "how long a call goes on trying while the database is away, before `ConnectionFailed`",
+        least=0,
+    )
+    lease_seconds: float = _setting(
+        "lease_seconds",
+        30.0,
+        "how long a message or run is its holder's unless renewed: how soon others take over from a dead worker",
+        least=1,
+    )
+    poll_interval_seconds: float = _setting(
+        "poll_interval_seconds",
+        1.0,
+        "how often an idle consumer or worker asks when no hint comes; grows to twice that",
+        least=0.01,
+    )
+    pause_check_interval_seconds: float = _setting(
+        "pause_check_interval_seconds",
+        3600.0,
+        "workflows: how often a step that raised `PauseError` is tried again",
+        least=0,
+    )
+    max_attempts: int = _setting(
+        "max_attempts",
+        3,
+        "deliveries before a message is a dead letter, and leases before a run ends in ERROR",
+        least=1,
+    )
+    max_payload_bytes: int = _setting("max_payload_bytes", 2 * 1024 * 1024, "the largest encoded value", least=1)
+    require_workers: bool = _setting(
+        "require_workers", default=False, meaning="workflows: refuse a trigger that no live worker would run"
+    )
+    no_handler_grace_seconds: float = _setting(
+        "no_handler_grace_seconds", 60.0, "workflows: how long a run without a handler waits for one", least=0
+    )
+    maintenance: bool = _setting(
+        "maintenance",
+        default=True,
+        meaning="whether workers also fire schedules and carry out retention; any number of them may",
+    )
+    audit: str = _setting(
+        "audit",
+        "normal",
+        "workflows: how much history is kept: `none`, `changes` (what the run's row does not tell), `normal`, "
+        "`full` (also each lease and start)",
+    )
+    outbox: str = _setting(
+        "outbox", "", "workflows: which events are also published, with commas between (`succeeded,failed`), or `*`"
+    )
+    event_source: str = _setting(
+        "event_source", "", "the `source` of published CloudEvents; by default made from the schema's name"
+    )
 
     def __post_init__(self) -> None:
         checked_schema(self.schema)
         parse_dsn(self.dsn)
         Journal.of(self.audit, self.outbox)
-        at_least = {
-            "pool_size": 1,
-            "statement_cache_size": 0,
-            "command_timeout_seconds": 1,
-            "retry_seconds": 0,
-            "lease_seconds": 1,
-            "poll_interval_seconds": 0.01,
-            "pause_check_interval_seconds": 0,
-            "max_attempts": 1,
-            "max_payload_bytes": 1,
-            "no_handler_grace_seconds": 0,
-        }
-        for name, least in at_least.items():
+        for name, least in _AT_LEAST.items():
             value = getattr(self, name)
             whole = isinstance(least, int) and not name.endswith("_seconds")
             kinds = int if whole else int | float
@@ -124,6 +162,11 @@ class Config:
             return path
         file = Path(path)
         return str(file.with_name(f"{file.stem}.{self.schema}{file.suffix}"))
+
+
+_AT_LEAST: dict[str, float] = {
+    each.name: each.metadata["least"] for each in dataclasses.fields(Config) if each.metadata["least"] is not None
+}
 
 
 def parse_dsn(dsn: str) -> tuple[Backend, str]:

@@ -120,6 +120,17 @@ async def test_backing_off_after_a_failure(store, run):
     assert why.until is not None
 
 
+async def test_a_step_that_is_to_be_tried_again(store, run):
+    async def handler(ctx):
+        await ctx.step("charge", lambda: 1 / 0, retry=pgqrs.RetryPolicy(max_attempts=3, base=60, jitter=0))
+
+    why = await (await run(handler)).why()
+
+    assert (why.cause, why.sentence) == ("backing_off", "step 'charge' failed and is tried again in 1 min")
+    assert why.evidence == ("step 'charge', attempt 1: ZeroDivisionError: division by zero",)
+    assert why.until is not None
+
+
 async def test_asleep(store, run):
     async def sleeping(ctx):
         await ctx.sleep(3600)

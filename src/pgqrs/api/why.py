@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pgqrs.api.metrics import LIVE_LEASES
 from pgqrs.db import why as db_why
@@ -121,6 +121,7 @@ def _waiting(facts: Facts) -> Iterator[Why]:
     waits_in = facts.visible_in_seconds or 0.0
     paused = facts.status is RunStatus.PAUSED
     label = facts.waiting_for or ""
+    failed = [step for step in facts.steps if step.error and step.status is StepStatus.PENDING]
     if paused and label.startswith(PARKED):
         yield _why(
             facts,
@@ -140,6 +141,10 @@ def _waiting(facts: Facts) -> Iterator[Why]:
         sentence = f"it failed and is tried again in {lasting(waits_in)}"
         evidence = [f"attempt {facts.attempts} of {facts.max_attempts}: {facts.last_error}"]
         yield _why(facts, "backing_off", sentence, evidence, until=facts.visible_after)
+    elif waits_in > 0 and failed:
+        names = ", ".join(repr(each.step_id) for each in failed)
+        sentence = f"step {names} failed and is tried again in {lasting(waits_in)}"
+        yield _why(facts, "backing_off", sentence, [_failure(each) for each in failed], until=facts.visible_after)
     elif waits_in > 0:
         yield _why(facts, "scheduled", f"it is to begin in {lasting(waits_in)}", until=facts.visible_after)
     elif facts.leased_by is not None:
@@ -177,6 +182,15 @@ def _wait_of(facts: Facts, for_long: str) -> Why:
         return _why(facts, "waiting_for_signal", sentence, evidence, fix=fix, until=until)
     sentence = f"it waits for a person since {for_long}: {facts.waiting_for}"
     return _why(facts, "waiting_for_person", sentence, evidence, fix=f"pgqrs run resume {facts.run_id}", until=until)
+
+
+def _failure(step: OpenStep) -> str:
+    try:
+        found = decode(step.error or "{}", dict[str, Any])
+    except SerializationError:
+        found = {}
+    said = ": ".join(str(found[name]) for name in ("type", "message") if name in found)
+    return f"step {step.step_id!r}, attempt {step.attempts}: {said or 'it cannot be read'}"
 
 
 def _until(step: OpenStep) -> datetime | None:
