@@ -9,7 +9,7 @@ from pgqrs.api.arguments import checked_batch, checked_whole
 from pgqrs.api.direct import RunContext, create_run
 from pgqrs.api.metrics import MetricsVerbs
 from pgqrs.api.outbox_admin import OutboxAdmin
-from pgqrs.api.search import SearchVerbs
+from pgqrs.api.search import OnProgress, SearchVerbs
 from pgqrs.api.store import Store
 from pgqrs.clock import DatabaseClock
 from pgqrs.config import Config
@@ -103,11 +103,11 @@ class Admin(SearchVerbs, MetricsVerbs):
         await queues.resume(await self._store.ready(), _named(queue))
         await self._store.wake(queue)
 
-    async def purge(self, queue: str, *, archived: bool = False) -> int:
+    async def purge(self, queue: str, *, archived: bool = False, on_progress: OnProgress = None) -> int:
         """Deletes every live message, leased ones included (or every archived one); returns how many.
 
         In small transactions: what is enqueued meanwhile may go too. The live messages of a workflow's queue are its
-        runs: they are cancelled or deleted as such, and not purged.
+        runs: they are cancelled or deleted as such, and not purged. `on_progress` is told how many more are gone.
         """
         db = await self._store.ready()
         find = queues.get if archived else queues.get_own
@@ -115,6 +115,8 @@ class Admin(SearchVerbs, MetricsVerbs):
         total = 0
         while gone := await messages.purge(db, queue_id, batch=PURGE_BATCH, archived=archived):
             total += gone
+            if on_progress is not None:
+                on_progress(gone)
         return total
 
     async def delete_queue(self, queue: str, *, force: bool = False) -> int:
@@ -133,14 +135,16 @@ class Admin(SearchVerbs, MetricsVerbs):
             db, found.queue_id, queue, limit=checked_batch("limit", limit), after=after
         )
 
-    async def replay(self, queue: str, ids: Sequence[int] | None = None) -> int:
+    async def replay(self, queue: str, ids: Sequence[int] | None = None, *, on_progress: OnProgress = None) -> int:
         """Dead letters (all, or those of the ids given) start anew; returns how many."""
         db = await self._store.ready()
         queue_id = (await queues.get(db, _named(queue))).queue_id
         if ids is None:
             total = 0
             while page := await messages.dead_letters(db, queue_id, queue, limit=PURGE_BATCH):
-                total += await messages.replay(db, queue_id, [letter.id for letter in page])
+                total += (again := await messages.replay(db, queue_id, [letter.id for letter in page]))
+                if on_progress is not None:
+                    on_progress(again)
         else:
             total = await messages.replay(db, queue_id, [_checked_id("ids", each) for each in ids])
         if total:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 from pgqrs.api.arguments import checked_seconds
@@ -80,14 +81,17 @@ class Retention:
     async def policies(self) -> list[RetentionPolicy]:
         return await tables.policies(await self._store.ready())
 
-    async def apply(self, *, dry_run: bool = False, gently: bool = True) -> RetentionReport:
+    async def apply(
+        self, *, dry_run: bool = False, gently: bool = True, on_progress: Callable[[int], None] | None = None
+    ) -> RetentionReport:
         """Deletes now what is due, in small batches; with `dry_run` only counts, up to 100,000 for each policy.
 
-        Not `gently`: without the pauses that leave room for other work, some six times as fast.
+        Not `gently`: without the pauses that leave room for other work, some six times as fast. `on_progress` is told
+        how many more are gone.
         """
         lengths = PAUSE_LENGTHS if gently else 0.0
         janitor = Janitor(await self._store.ready(), self._store.config, pause_lengths=lengths)
-        return await (janitor.count() if dry_run else janitor.sweep())
+        return await (janitor.count() if dry_run else janitor.sweep(on_progress=on_progress))
 
     async def purge_runs(
         self,

@@ -40,6 +40,8 @@ _DELETED_FROM = ENDED
 
 # Anything that says which runs: a filter, its text, or nothing.
 Filter = RunFilter | str | None
+# Told how many more are done, whenever some are.
+OnProgress = Callable[[int], None] | None
 
 
 class SummaryPage(list[RunSummary]):
@@ -103,11 +105,13 @@ class SearchVerbs:
         actor: str | None = None,
         dry_run: bool = True,
         everything: bool = False,
+        on_progress: OnProgress = None,
         **fields: Any,
     ) -> BulkResult:
         """Cancels the runs of a filter, each in its own transaction. Without a status: those that have not ended.
 
         `dry_run=True`, the default, only says how many there are. An empty filter needs `everything=True`.
+        `on_progress` is told of each run that is done with.
         """
 
         async def cancel(db: Driver, run_id: int) -> None:
@@ -116,7 +120,7 @@ class SearchVerbs:
 
         check_texts(reason=reason, actor=actor)
         wanted = _bulk_filter("cancel_runs", filter, fields, _CANCELLED_FROM, everything=everything)
-        return await self._bulk("cancel", wanted, cancel, dry_run=dry_run)
+        return await self._bulk("cancel", wanted, cancel, dry_run=dry_run, on_progress=on_progress)
 
     async def restart_runs(
         self,
@@ -125,6 +129,7 @@ class SearchVerbs:
         actor: str | None = None,
         dry_run: bool = True,
         everything: bool = False,
+        on_progress: OnProgress = None,
         **fields: Any,
     ) -> BulkResult:
         """Restarts the runs of a filter from where they failed. Without a status: those in ERROR or CANCELLED."""
@@ -134,7 +139,7 @@ class SearchVerbs:
 
         check_texts(actor=actor)
         wanted = _bulk_filter("restart_runs", filter, fields, _RESTARTED_FROM, everything=everything)
-        result = await self._bulk("restart", wanted, restart, dry_run=dry_run)
+        result = await self._bulk("restart", wanted, restart, dry_run=dry_run, on_progress=on_progress)
         if result.done:
             db = await self._store.ready()
             db.hints.announce([*(each.queue_id for each in await workflows.list_all(db)), OUTBOX])
@@ -148,6 +153,7 @@ class SearchVerbs:
         actor: str | None = None,
         dry_run: bool = True,
         everything: bool = False,
+        on_progress: OnProgress = None,
         **fields: Any,
     ) -> BulkResult:
         """Marks the runs of a filter as deleted. Without a status: those that have ended."""
@@ -158,10 +164,16 @@ class SearchVerbs:
 
         check_texts(reason=reason, actor=actor)
         wanted = _bulk_filter("delete_runs", filter, fields, _DELETED_FROM, everything=everything)
-        return await self._bulk("delete", wanted, delete, dry_run=dry_run)
+        return await self._bulk("delete", wanted, delete, dry_run=dry_run, on_progress=on_progress)
 
     async def _bulk(
-        self, verb: str, wanted: RunFilter, act: Callable[[Driver, int], Awaitable[None]], *, dry_run: bool
+        self,
+        verb: str,
+        wanted: RunFilter,
+        act: Callable[[Driver, int], Awaitable[None]],
+        *,
+        dry_run: bool,
+        on_progress: OnProgress,
     ) -> BulkResult:
         db = await self._store.ready()
         # What comes from now on is not meant: whoever called has not seen it.
@@ -187,6 +199,8 @@ class SearchVerbs:
                     outcome = _outcome(error)
                     tally[outcome] += 1
                     reasons += [BulkReason(run_id, outcome, str(error))] * (len(reasons) < SHOWN_REASONS)
+                if on_progress is not None:
+                    on_progress(1)
             before = batch[-1]
         return BulkResult(
             verb, dry_run=False, matched=matched, run_ids=shown, done=done, **tally, reasons=tuple(reasons)

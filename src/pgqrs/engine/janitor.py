@@ -94,7 +94,9 @@ class Janitor:
     def _pause(self, took: float) -> float:
         return max(_LEAST_PAUSE_SECONDS, took * self._pause_lengths)
 
-    async def sweep(self, ranges: Sequence[Range] | None = None) -> RetentionReport:
+    async def sweep(
+        self, ranges: Sequence[Range] | None = None, *, on_progress: Callable[[int], None] | None = None
+    ) -> RetentionReport:
         """Everything that is due now, whoever else is at it; returns when it is done."""
         todo = await retention.ranges(self._db) if ranges is None else ranges
         tally = _Tally(dry_run=False)
@@ -104,6 +106,8 @@ class Janitor:
                 began = self._monotonic()
                 batch = await self._delete(given, place)
                 tally.add(given, batch.deleted, batch.seen - batch.deleted)
+                if on_progress is not None:
+                    on_progress(batch.deleted)
                 place, done = batch.place, batch.done
                 if not done:
                     await asyncio.sleep(self._pause(self._monotonic() - began))
