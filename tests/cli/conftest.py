@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import pgqrs
-from pgqrs.cli import commands, state
+from pgqrs.cli import commands, failing, state
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,14 @@ class Said:
         return json.loads(self.out)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _shared_once():
-    state.share(commands.app)
+@pytest.fixture(scope="session")
+def tree():
+    """The whole tree of commands: built once, as it takes a while."""
+    return commands.tree()
 
 
 @pytest.fixture
-def command(store, config, monkeypatch):
+def command(store, config, tree, monkeypatch):
     """`await command("run", "list", "-o", "json")`."""
     monkeypatch.setenv("PGQRS_DSN", config.dsn)
     monkeypatch.setenv("PGQRS_SCHEMA", config.schema)
@@ -36,9 +37,10 @@ def command(store, config, monkeypatch):
 
     async def run(*words, given=None):
         monkeypatch.setattr(state, "_state", state.State())
-        done = await asyncio.to_thread(CliRunner().invoke, commands.app, [str(word) for word in words], input=given)
+        done = await asyncio.to_thread(CliRunner().invoke, tree, [str(word) for word in words], input=given)
         if isinstance(done.exception, pgqrs.PgqrsError):
-            return Said(commands._code_of(done.exception), done.stdout, str(done.exception))
+            told = "\n".join([done.stderr, *failing.words(done.exception)])
+            return Said(failing.code_of(done.exception), done.stdout, told)
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         return Said(done.exit_code, done.stdout, done.stderr)

@@ -51,10 +51,3 @@ def test_the_sql_can_be_printed_without_a_database():
 
     assert done.returncode == 0
     assert 'create table "tenant_a".pgqrs_messages' in done.stdout
-
-
-def test_the_demo_ends_well():
-    done = pgqrs_command("demo", "--messages", "40")
-
-    assert done.returncode == 0, done.stdout
-    assert "40 of 40 processed" in done.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import signal
 import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from pgqrs.cli import output, values
+from pgqrs.cli.progress import progress
 from pgqrs.cli.state import say, state, with_store
 from pgqrs.errors import ConfigError
 from pgqrs.filters import RunFilter
@@ -27,15 +29,25 @@ def named_runs(words: list[str] | None) -> list[int]:
 
 
 def act_on(run_ids: list[int], action: str, said: str, **given: Any) -> None:
-    """One after the other; the first that is refused stops it, and says which were done."""
+    """One after the other; the first that is refused stops it, and says which were done. As JSON, the runs now."""
 
     async def work(store: Store) -> None:
         from pgqrs.api.actions import act
+        from pgqrs.db.tables import runs as table
 
+        db = await store.ready()
+        done = []
         for run_id in run_ids:
             if not state().dry_run:
                 await act(store, run_id, action, actor=_actor(), **given)
-            print(f"run {run_id} {said}" + (" (not done: --dry-run)" if state().dry_run else ""))
+            output.told(f"run {run_id} {said}" + (" (not done: --dry-run)" if state().dry_run else ""))
+            done.append(output.body(await table.get(db, run_id)))
+        if state().output == "table":
+            return
+        if len(done) == 1:
+            output.one(done[0], key="run_id")
+        else:
+            output.items(done, (), key="run_id")
 
     with_store(work)
 
@@ -48,19 +60,23 @@ def bulk(action: str, said: str, wanted: RunFilter, words: list[str] | None, **g
         return
     if wanted.is_empty:
         raise ConfigError(f"say which runs to {action}: their ids, or a filter such as --status error --since 1h")
+    if state().output == "ids":
+        raise ConfigError(f"what a filter found is not told by ids; pgqrs run list ... -o ids | pgqrs run {action} -")
 
     async def work(store: Store) -> None:
         from pgqrs.api.admin import admin
-        from pgqrs.api.bodies import body
 
         verb: Callable[..., Coroutine[Any, Any, Any]] = getattr(admin(store), f"{action}_runs")
         planned = await verb(wanted, dry_run=True)
         say(f"{planned.matched} run(s) match {wanted}")
         if state().dry_run or not planned.matched.count:
-            output.one(body(planned))
+            output.one(output.body(planned))
             return
         confirm(f"{action} {planned.matched} run(s)")
-        output.one(body(await verb(wanted, dry_run=False, actor=_actor(), **given)))
+        total = None if planned.matched.capped else planned.matched.count
+        with progress(action, total) as advanced:
+            done = await verb(wanted, dry_run=False, actor=_actor(), on_progress=advanced, **given)
+        output.one(output.body(done))
 
     with_store(work)
 
@@ -73,7 +89,7 @@ def answer(run_id: int, *, approved: bool, comment: str | None) -> None:
         from pgqrs.api.actions import answer_wait
 
         await answer_wait(store, run_id, answer, actor=_actor())
-        print(f"run {run_id} is {'approved' if approved else 'rejected'}")
+        output.told(f"run {run_id} is {'approved' if approved else 'rejected'}")
 
     with_store(work)
 
@@ -84,8 +100,18 @@ def confirm(what: str) -> None:
         return
     if not sys.stdin.isatty():
         raise ConfigError(f"to {what}, say --yes")
-    if not typer.confirm(f"{what}?", err=True):
+    if not _says_yes(what):
         raise typer.Exit(1)
+
+
+def _says_yes(what: str) -> bool:
+    """Asks on standard error. Ctrl-C ends it: the event loop around us would only take note of it, and ask on."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        print(f"{what}? [y/N] ", end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _actor() -> str:

@@ -15,17 +15,27 @@ from pgqrs.errors import ConfigError
 
 def load(given: str | None) -> dict[str, Any]:
     """The workflows of `module`, `module:attribute` or `file.py`, by name."""
+    where = named(given)
+    return workflows_of(found_in(where), where)
+
+
+def named(given: str | None) -> str:
+    """Where the application is: as given, else as the settings say."""
     where = given or application()
     if where is None:
         raise ConfigError("name the application: module, module:attribute or file.py; or set PGQRS_APP or --app")
+    return where
+
+
+def found_in(where: str) -> Any:
+    """What `module`, `module:attribute` or `file.py:attribute` stands for."""
     path, _, attribute = where.partition(":") if not where.endswith(".py") else (where, "", "")
-    module = _module(path)
-    found: Any = module
+    found: Any = _module(path)
     for part in filter(None, attribute.split(".")):
         if not hasattr(found, part):
-            raise ConfigError(f"{path!r} has no {attribute!r}; name a module, or a mapping of workflows in it")
+            raise ConfigError(f"{path!r} has no {attribute!r}; name a module, or something in it")
         found = getattr(found, part)
-    return _workflows(found, where)
+    return found
 
 
 def _module(path: str) -> ModuleType:
@@ -54,7 +64,7 @@ def _file(file: Path) -> ModuleType:
     return module
 
 
-def _workflows(found: Any, where: str) -> dict[str, Any]:
+def workflows_of(found: Any, where: str) -> dict[str, Any]:
     from pgqrs.api.workflow import discover_workflows
 
     if isinstance(found, dict):

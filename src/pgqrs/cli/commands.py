@@ -1,123 +1,115 @@
-"""The command line: its tree, and with which code it ends. What a command needs is imported when it runs."""
+"""The command line: its tree, and how it ends. A command's module is imported when its name is among the words."""
 
 from __future__ import annotations
 
+import io
 import os
 import sys
-from pathlib import Path
-from typing import Annotated, NoReturn
+from collections.abc import Collection
+from importlib import import_module
+from typing import Any, NamedTuple, NoReturn
 
 import typer
 
-from pgqrs import errors
-from pgqrs.cli import tables
-from pgqrs.cli.queues import queues
-from pgqrs.cli.runs import runs
-from pgqrs.cli.schedules import outbox, schedules
-from pgqrs.cli.state import share
-from pgqrs.cli.workflows import workers, workflows
-
-app = typer.Typer(
-    name="pgqrs",
-    help="Durable workflows and queues on the database you already have.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-app.command()(tables.install)
-for name, group in (
-    ("run", runs),
-    ("workflow", workflows),
-    ("worker", workers),
-    ("queue", queues),
-    ("schedule", schedules),
-    ("outbox", outbox),
-    ("schema", tables.schema),
-    ("config", tables.config),
-):
-    app.add_typer(group, name=name)
-app.command()(tables.failures)
-app.command()(tables.stats)
-app.command()(tables.prune)
-
-# The first that fits.
-_CODES: tuple[tuple[type[errors.PgqrsError], int], ...] = (
-    (errors.ConfigError, 2),
-    (errors.NotFound, 4),
-    (errors.InvalidTransition, 5),
-    (errors.IdempotencyConflict, 5),
-    (errors.WaitTimeout, 6),
-    (errors.ExecutionFailed, 7),
-    (errors.RunCancelled, 7),
-    (errors.SerializationError, 2),
-    (errors.SchemaNotInstalled, 9),
-    (errors.SchemaMismatch, 9),
-    (errors.ConnectionFailed, 9),
-)
-_UNEXPECTED, _DENIED, _CHECK_FAILED, _INTERRUPTED = 1, 3, 8, 130
+from pgqrs.cli import failing
+from pgqrs.cli.examples import epilog
+from pgqrs.cli.state import ReaderGoneError, share
 
 
-@app.command()
-def version() -> None:
-    """Print the version of pgqrs."""
-    from pgqrs import __version__
+class Entry(NamedTuple):
+    """Where a command or a group is, and what the list of commands says of it."""
 
-    print(__version__)
-
-
-@app.command()
-def demo(
-    messages: Annotated[int, typer.Option(min=10, max=10_000, help="How many messages to work through.")] = 200,
-) -> None:
-    """Work through a queue on a temporary SQLite file, kill a consumer on the way, and lose nothing."""
-    from pgqrs.cli.demo import run
-
-    sys.exit(run(messages))
+    home: str
+    attribute: str
+    says: str
 
 
-@app.command()
-def lint(
-    paths: Annotated[list[Path], typer.Argument(help="Files, or folders to search for *.py.", exists=True)],
-    how: Annotated[str, typer.Option("--format", "-f", help="text, json or github.")] = "text",
-) -> None:
-    """Find what breaks replay in workflow bodies, without importing anything; exit code 8 when something is found."""
-    from pgqrs.lint import lint_files, python_files
-    from pgqrs.lint.output import FORMATS, shown
+# In the order of --help. Importing all of them takes longer than anybody waits for help.
+COMMANDS = {
+    "demo": Entry("starting", "demo", "See it survive: a worker is killed, its run goes on."),
+    "dev": Entry("starting", "dev", "Run an application while you write it, reload on save."),
+    "install": Entry("tables", "install", "Create or upgrade the tables."),
+    "failures": Entry("tables", "failures", "What failed, grouped by what stays the same."),
+    "stats": Entry("tables", "stats", "The whole store at a glance."),
+    "prune": Entry("tables", "prune", "Delete what the retention policies let go."),
+    "lint": Entry("starting", "lint", "Find what breaks replay in workflow bodies."),
+    "completion": Entry("starting", "completion", "Print a completion script for your shell."),
+    "version": Entry("starting", "version", "Print the version of pgqrs."),
+}
+GROUPS = {
+    "run": Entry("runs", "runs", "Runs: trigger, find, look, act."),
+    "workflow": Entry("workflows", "workflows", "Workflows: how they fare, pause and resume."),
+    "worker": Entry("workflows", "workers", "Workers: who is there, and starting one."),
+    "queue": Entry("queues", "queues", "Queues: what waits, what is dead, pause and resume."),
+    "schedule": Entry("schedules", "schedules", "Schedules: what is triggered when."),
+    "outbox": Entry("schedules", "outbox", "The outbox: what waits to be published, what is dead."),
+    "schema": Entry("tables", "schema", "The tables: their version, their SQL, are they whole?"),
+    "config": Entry("tables", "config", "The settings, and where they come from."),
+}
 
-    chosen = next((each for each in FORMATS if each == how), None)
-    if chosen is None:
-        raise typer.BadParameter(f"{how!r} is none of {', '.join(FORMATS)}", param_hint="--format")
-    files = list(python_files(paths))
-    findings = lint_files(files)
-    if findings or chosen == "json":
-        print(shown(findings, chosen))
-    counted = f"{len(findings)} found in {len(files)} files"
-    print(counted if findings else f"nothing found in {len(files)} files", file=sys.stderr)
-    if findings:
-        sys.exit(_CHECK_FAILED)
+
+def tree(words: Collection[str] | None = None) -> typer.Typer:
+    """All commands; of those that are not among the words, the name and the line that says what they are for."""
+    app = typer.Typer(
+        name="pgqrs",
+        help="Durable workflows and queues on the database you already have.",
+        no_args_is_help=True,
+        # Typer's script for zsh evaluates what the program prints. Ours (`pgqrs completion`) never calls it.
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    for name, entry in COMMANDS.items():
+        app.command(name, short_help=entry.says)(_found(name, entry, words))
+    for name, entry in GROUPS.items():
+        app.add_typer(_found(name, entry, words, or_else=typer.Typer()), name=name, help=entry.says)
+    share(app)
+    _show_examples(app)
+    return app
+
+
+def _show_examples(app: typer.Typer, path: str = "") -> None:
+    for command in app.registered_commands:
+        command.epilog = epilog(f"{path}{command.name}")
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _show_examples(group.typer_instance, f"{path}{group.name} ")
+
+
+def _found(name: str, entry: Entry, words: Collection[str] | None, *, or_else: Any = None) -> Any:
+    if words is not None and name not in words:
+        return or_else or _nothing
+    return getattr(import_module(f"pgqrs.cli.{entry.home}"), entry.attribute)
+
+
+def _nothing() -> None:
+    """Stands for a command that was not called."""
 
 
 def main() -> NoReturn:
-    """Errors of ours become one line and an exit code that scripts can tell apart."""
-    share(app)
+    """Errors become a few lines and an exit code that scripts can tell apart."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that cannot show a letter is no reason to end half way.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        app()
-    except BrokenPipeError:
-        # Whoever read us has seen enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
-    except errors.PgqrsError as error:
-        print(f"pgqrs: {error}", file=sys.stderr)
-        sys.exit(_code_of(error))
-    sys.exit(0)
+        tree(sys.argv[1:])(prog_name="pgqrs")
+        sys.stdout.flush()
+    except (ReaderGoneError, BrokenPipeError):
+        _leave_quietly()
+    except SystemExit as ended:
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _leave_quietly()
+        sys.exit(ended.code)
+    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 - the last one who can say it in words
+        if not isinstance(error, KeyboardInterrupt):
+            failing.tell(error)
+        sys.exit(failing.code_of(error))
+    sys.exit(failing.OK)
 
 
-def _code_of(error: errors.PgqrsError) -> int:
-    if "verify" in sys.argv and isinstance(error, errors.SchemaNotInstalled | errors.SchemaMismatch):
-        return _CHECK_FAILED
-    if type(error.__cause__).__name__ == "InsufficientPrivilegeError":
-        return _DENIED
-    return next((code for kind, code in _CODES if isinstance(error, kind)), _UNEXPECTED)
+def _leave_quietly() -> NoReturn:
+    """Whoever read us has seen enough."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(failing.OK)

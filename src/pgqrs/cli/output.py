@@ -6,15 +6,17 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from pgqrs.cli.state import state
 from pgqrs.words import lasting
 
 # Everything that a terminal may take for a command, or that makes text look like other text.
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
-_COLOURS = {
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+COLOURS = {
     "SUCCESS": "green",
     "ERROR": "red",
     "CANCELLED": "bright_black",
@@ -43,6 +45,17 @@ def safe(text: str) -> str:
     return _UNSAFE.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
+def dumps(value: Any, *, indent: int | None = None) -> str:
+    """JSON that a terminal shows and does not obey: what is not printable is written as its escape."""
+    return _UNSAFE.sub(_json_escape, json.dumps(value, ensure_ascii=False, indent=indent))
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    number = ord(found.group())
+    # Beyond the first plane JSON has a pair of escapes.
+    return f"\\u{number:04x}" if number < 0x10000 else json.dumps(found.group())[1:-1]
+
+
 def body(thing: Any) -> Any:
     """As JSON, which the engine is imported for."""
     from pgqrs.api import bodies
@@ -67,10 +80,17 @@ def shown(value: Any) -> str:
             return safe(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
+def told(words: str) -> None:
+    """What was done. To people on standard output; beside data, which programs read, on standard error."""
+    print(safe(words), file=sys.stdout if state().output == "table" else sys.stderr)
+
+
 def age(name: str) -> Callable[[dict[str, Any]], str]:
     """How long ago a time of the item is."""
 
     def cell(item: dict[str, Any]) -> str:
+        from datetime import UTC, datetime
+
         text = item.get(name)
         if text is None:
             return ""
@@ -93,10 +113,10 @@ def items(
             one({"items": list(found), **({"next_cursor": next_cursor} if paged else {})})
         case "jsonl":
             for item in found:
-                print(json.dumps(item, ensure_ascii=False))
+                print(dumps(item))
         case "ids":
             for item in found:
-                print(item[key])
+                print(shown(item[key]))
         case _:
             table(found, columns)
             if next_cursor:
@@ -110,14 +130,15 @@ def table(found: Iterable[dict[str, Any]], columns: Sequence[Column]) -> None:
         _plain([[each.heading for each in columns], *rows], columns)
         return
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     drawn = Table(box=None, header_style="bold", pad_edge=False)
     for each in columns:
         drawn.add_column(each.heading, justify="right" if each.right else "left", overflow="fold")
     for row in rows:
-        drawn.add_row(*(f"[{_COLOURS[cell]}]{cell}[/]" if cell in _COLOURS else escape(cell) for cell in row))
+        # As Text: in a plain string rich finds markup, and pictures such as :warning:.
+        drawn.add_row(*(Text(cell, style=COLOURS.get(cell, "")) for cell in row))
     Console().print(drawn)
 
 
@@ -132,12 +153,17 @@ def _plain(rows: list[list[str]], columns: Sequence[Column]) -> None:
         print("  ".join(cells).rstrip())
 
 
-def one(item: Any) -> None:
-    """One thing, as JSON; as a table, a line for each of its fields."""
-    if state().output in ("json", "jsonl"):
-        print(json.dumps(item, ensure_ascii=False, indent=2 if state().output == "json" else None))
-        return
-    width = max((len(name) for name in item), default=0)
-    for name, value in item.items():
-        if value is not None:
-            print(f"{name.ljust(width)}  {shown(value)}")
+def one(item: Any, *, key: str | None = None) -> None:
+    """One thing: as JSON; as a table, a line for each field; as an id, its key, else its first field."""
+    match state().output:
+        case "json":
+            print(dumps(item, indent=2))
+        case "jsonl":
+            print(dumps(item))
+        case "ids":
+            print(shown(item[key or next(iter(item))]))
+        case _:
+            width = max((len(name) for name in item), default=0)
+            for name, value in item.items():
+                if value is not None:
+                    print(f"{name.ljust(width)}  {shown(value)}")

@@ -9,6 +9,7 @@ import typer
 from pgqrs.cli import output, values
 from pgqrs.cli.acting import confirm
 from pgqrs.cli.output import Column, age, column
+from pgqrs.cli.progress import progress
 from pgqrs.cli.state import state, with_admin, with_store
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 queues = typer.Typer(help="Queues: what waits, what is dead, pause and resume.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="QUEUE")]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000)]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most so many.")]
 
 LIST = (
     column("queue"),
@@ -65,21 +66,21 @@ def get(queue: Name) -> None:
 def create(queue: Name) -> None:
     """Make it; one that is there stays as it is."""
     with_store(lambda store: store.create_queue(queue))
-    print(f"queue {queue} is there")
+    output.told(f"queue {queue} is there")
 
 
 @queues.command("pause")
 def pause(queue: Name) -> None:
     """Nothing is taken from it until it is resumed."""
     with_admin(lambda admin: admin.pause_queue(queue))
-    print(f"queue {queue} is paused")
+    output.told(f"queue {queue} is paused")
 
 
 @queues.command("resume")
 def resume(queue: Name) -> None:
     """Take it up again."""
     with_admin(lambda admin: admin.resume_queue(queue))
-    print(f"queue {queue} is resumed")
+    output.told(f"queue {queue} is resumed")
 
 
 @queues.command("purge")
@@ -90,10 +91,12 @@ def purge(queue: Name, archived: Annotated[bool, typer.Option("--archived", help
         metrics = await admin.queue_metrics(queue)
         count = metrics.archived if archived else metrics.ready + metrics.scheduled + metrics.leased + metrics.dead
         if state().dry_run:
-            print(f"{count} message(s) would be deleted")
+            output.told(f"{count} message(s) would be deleted")
             return
         confirm(f"delete {count} message(s) of queue {queue}")
-        print(f"{await admin.purge(queue, archived=archived)} message(s) deleted")
+        with progress("purge", count) as advanced:
+            gone = await admin.purge(queue, archived=archived, on_progress=advanced)
+        output.told(f"{gone} message(s) deleted")
 
     with_admin(work)
 
@@ -103,7 +106,7 @@ def send(
     queue: Name,
     payload: Annotated[list[str] | None, typer.Argument(help="name=text, name:=json, @file, or -")] = None,
     later: Annotated[str | None, typer.Option("--in", help="15m")] = None,
-    priority: Annotated[int, typer.Option("--priority")] = 0,
+    priority: Annotated[int, typer.Option("--priority", help="Higher ones are taken first.")] = 0,
 ) -> None:
     """Put a message into it."""
     given = values.parameters(payload or [])
@@ -112,7 +115,10 @@ def send(
     async def work(store: Any) -> None:
         producer = await store.producer(queue)
         message_id = await producer.enqueue(given, delay=delay, priority=priority)
-        print(message_id if state().output == "ids" else f"message {message_id} is in queue {queue}")
+        if state().output == "table":
+            output.told(f"message {message_id} is in queue {queue}")
+        else:
+            output.one({"message_id": message_id, "queue": queue})
 
     with_store(work)
 
@@ -135,7 +141,9 @@ def replay(
 ) -> None:
     """Let dead messages start anew."""
     chosen = values.ids(ids) if ids else None
-    print(f"{with_admin(lambda admin: admin.replay(queue, chosen))} message(s) start anew")
+    with progress("replay") as advanced:
+        count = with_admin(lambda admin: admin.replay(queue, chosen, on_progress=advanced))
+    output.told(f"{count} message(s) start anew")
 
 
 @queues.command("delete")
@@ -143,4 +151,4 @@ def delete(queue: Name, force: Annotated[bool, typer.Option("--force", help="Wit
     """Remove it, with its archive."""
     confirm(f"delete queue {queue} with its archive")
     with_admin(lambda admin: admin.delete_queue(queue, force=force))
-    print(f"queue {queue} is deleted")
+    output.told(f"queue {queue} is deleted")

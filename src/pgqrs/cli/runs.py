@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,8 +22,10 @@ runs = typer.Typer(help="Runs: trigger, find, look, act.", no_args_is_help=True)
 
 RunId = Annotated[int, typer.Argument(metavar="ID", min=0)]
 RunIds = Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="Runs; - reads ids from standard input.")]
+Cursor = Annotated[str | None, typer.Option("--cursor", help="Where the next page begins, as the last one said.")]
+Comment = Annotated[str | None, typer.Option("--comment", help="It goes with the answer.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Why; it is kept in the run's history.")]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000)]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most so many.")]
 
 
 def _took(step: dict[str, Any]) -> str:
@@ -66,7 +67,7 @@ def trigger(  # noqa: PLR0917 - options
     key: Annotated[str | None, typer.Option("--key", help="An idempotency key.")] = None,
     at: Annotated[str | None, typer.Option("--at", help="When to begin: 2030-01-31T12:00Z")] = None,
     later: Annotated[str | None, typer.Option("--in", help="How long from now to begin: 15m")] = None,
-    priority: Annotated[int, typer.Option("--priority")] = 0,
+    priority: Annotated[int, typer.Option("--priority", help="Higher ones are taken first.")] = 0,
     attr: Annotated[list[str] | None, typer.Option("--attr", help="customer=c42")] = None,
 ) -> None:
     """Start a run."""
@@ -95,7 +96,7 @@ def trigger(  # noqa: PLR0917 - options
 
 @runs.command("list")
 @chooses
-def list_runs(wanted: RunFilter, limit: Limit = 50, cursor: str | None = None) -> None:
+def list_runs(wanted: RunFilter, limit: Limit = 50, cursor: Cursor = None) -> None:
     """Find runs, newest first."""
 
     async def work(store: Store) -> None:
@@ -175,7 +176,7 @@ def wait(
     ids: Annotated[list[str], typer.Argument(metavar="ID...")],
     timeout: Annotated[str | None, typer.Option("--timeout", help="5m")] = None,
 ) -> None:
-    """Wait until it has ended; 6 when that took too long, 7 when it failed."""
+    """Wait until they have ended. Exit code 6 when that took too long, 7 when one failed."""
     seconds = None if timeout is None else values.length(timeout).total_seconds()
 
     async def work(store: Store) -> None:
@@ -226,13 +227,13 @@ def signal(
 
 
 @runs.command("approve")
-def approve(run_id: RunId, comment: Annotated[str | None, typer.Option("--comment")] = None) -> None:
-    """Say yes to what it waits for: `{"approved": true, "by": ..., "comment": ...}`."""
+def approve(run_id: RunId, comment: Comment = None) -> None:
+    """Say yes to what it waits for. It gets `{"approved": true, "by": ..., "comment": ...}`."""
     answer(run_id, approved=True, comment=comment)
 
 
 @runs.command("reject")
-def reject(run_id: RunId, comment: Annotated[str | None, typer.Option("--comment")] = None) -> None:
+def reject(run_id: RunId, comment: Comment = None) -> None:
     """Say no to what it waits for."""
     answer(run_id, approved=False, comment=comment)
 
@@ -274,21 +275,21 @@ def restore(ids: RunIds = None) -> None:
 @runs.command("cancel")
 @chooses
 def cancel(wanted: RunFilter, ids: RunIds = None, reason: Reason = None) -> None:
-    """End runs, and their children: those named, or all that a filter finds."""
+    """End runs, and their children. Those named, or all that a filter finds."""
     bulk("cancel", "is cancelled", wanted, ids, reason=reason)
 
 
 @runs.command("restart")
 @chooses
 def restart(wanted: RunFilter, ids: RunIds = None) -> None:
-    """Run failed runs again from where they failed: those named, or all that a filter finds."""
+    """Run failed runs again from where they failed. Those named, or all that a filter finds."""
     bulk("restart", "is restarted", wanted, ids)
 
 
 @runs.command("delete")
 @chooses
 def delete(wanted: RunFilter, ids: RunIds = None, reason: Reason = None) -> None:
-    """Take ended runs out of sight: those named, or all that a filter finds. `restore` takes it back."""
+    """Take ended runs out of sight. Those named, or all that a filter finds; `restore` takes it back."""
     bulk("delete", "is deleted", wanted, ids, reason=reason)
 
 
@@ -321,12 +322,12 @@ async def _print_result(store: Store, run_id: int, seconds: float | None) -> Non
     run = await _run(store, run_id)
     await run.result(seconds)
     await run.refresh()
-    print(json.dumps(body(run._row)["output"], ensure_ascii=False))  # noqa: SLF001 - as it is stored
+    print(output.dumps(body(run._row)["output"]))  # noqa: SLF001 - as it is stored
 
 
 def _print_event(event: dict[str, Any]) -> None:
     if state().output != "table":
-        print(json.dumps(event, ensure_ascii=False), flush=True)
+        print(output.dumps(event), flush=True)
         return
     data = "" if event["data"] is None else f"  {output.shown(event['data'])}"
     print(f"{event['created_at']}  {event['event_type']}{data}", flush=True)

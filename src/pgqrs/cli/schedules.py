@@ -20,7 +20,7 @@ schedules = typer.Typer(help="Schedules: what is triggered when.", no_args_is_he
 outbox = typer.Typer(help="The outbox: what waits to be published, and what is dead.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="SCHEDULE")]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000)]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most so many.")]
 
 LIST = (
     column("schedule", "name"),
@@ -90,7 +90,7 @@ def create(  # noqa: PLR0917 - options
 def pause(schedule: Name) -> None:
     """Nothing is triggered until it is resumed."""
     _with_schedules(lambda found: found.pause(schedule))
-    print(f"schedule {schedule} is paused")
+    output.told(f"schedule {schedule} is paused")
 
 
 @schedules.command("resume")
@@ -99,18 +99,23 @@ def resume(
 ) -> None:
     """Go on with the next slot."""
     _with_schedules(lambda found: found.resume(schedule, catch_up=catch_up))
-    print(f"schedule {schedule} is resumed")
+    output.told(f"schedule {schedule} is resumed")
 
 
 @schedules.command("trigger")
 def trigger(schedule: Name) -> None:
     """A run now, beside its slots."""
     run_id = _with_schedules(lambda found: found.trigger(schedule))
-    print(run_id if state().output == "ids" else f"run {run_id} is triggered")
+    if state().output == "table":
+        output.told(f"run {run_id} is triggered")
+    else:
+        output.one({"run_id": run_id, "schedule": schedule})
 
 
 @schedules.command("next")
-def next_slots(schedule: Name, count: Annotated[int, typer.Option("--count", "-n", min=1, max=1_000)] = 5) -> None:
+def next_slots(
+    schedule: Name, count: Annotated[int, typer.Option("--count", "-n", min=1, max=1_000, help="How many.")] = 5
+) -> None:
     """When it is due next."""
 
     async def work(found: Schedules) -> None:
@@ -136,7 +141,7 @@ def delete(schedule: Name) -> None:
     """Remove it with its history; runs that it triggered go on."""
     confirm(f"delete schedule {schedule} with its history")
     _with_schedules(lambda found: found.delete(schedule))
-    print(f"schedule {schedule} is deleted")
+    output.told(f"schedule {schedule} is deleted")
 
 
 @outbox.command("list")
@@ -163,7 +168,7 @@ def dead(limit: Limit = 100) -> None:
 def replay(ids: Annotated[list[str] | None, typer.Argument(help="Events; all when none is named.")] = None) -> None:
     """Let dead events start anew."""
     chosen = values.ids(ids) if ids else None
-    print(f"{with_admin(lambda admin: admin.outbox.replay(chosen))} event(s) start anew")
+    output.told(f"{with_admin(lambda admin: admin.outbox.replay(chosen))} event(s) start anew")
 
 
 def _with_schedules(work: Any) -> Any:

@@ -5,12 +5,10 @@ A flag wins over the environment, which wins over `[tool.pgqrs]` in pyproject.to
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import os
 import sys
-import tomllib
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -46,6 +44,10 @@ class State:
 _state = State()
 
 
+class ReaderGoneError(Exception):
+    """Whoever read our output has closed it: `pgqrs run list | head -1`. Typer would call that a failure."""
+
+
 def state() -> State:
     """Of the command that runs now."""
     return _state
@@ -68,11 +70,12 @@ SHARED: dict[str, Any] = {
 
 
 def share(app: typer.Typer) -> None:
-    """Lets every command of the tree be told the shared options, before its verb and after it."""
+    """Lets every command of the tree be told the shared options, before its verb and after it. Idempotent."""
     app.callback()(with_options(_nothing, SHARED, _remember))
     for command in app.registered_commands:
-        if command.callback is not None:
+        if command.callback is not None and not hasattr(command.callback, "shares"):
             command.callback = with_options(command.callback, SHARED, _remember)
+            command.callback.shares = True  # type: ignore[attr-defined]
     for group in app.registered_groups:
         if group.typer_instance is not None:
             share(group.typer_instance)
@@ -87,7 +90,7 @@ def _remember(**given: Any) -> dict[str, Any]:
         if value is not None:
             setattr(_state, name, value)
     if _state.output not in FORMATS:
-        raise ConfigError(f"there is no format {_state.output!r}; use {', '.join(FORMATS)}")
+        raise ConfigError(f"there is no format {_state.output!r}; use -o {', -o '.join(FORMATS)}")
     return {}
 
 
@@ -101,7 +104,10 @@ def with_options(
 
     @functools.wraps(command)
     def wrapped(**given: Any) -> Any:
-        return command(**use(**{name: given.pop(name) for name in added}), **given)
+        try:
+            return command(**use(**{name: given.pop(name) for name in added}), **given)
+        except BrokenPipeError:
+            raise ReaderGoneError from None
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [each.replace(kind=keyword) for each in own.parameters.values() if each.name not in made]
@@ -171,6 +177,8 @@ def _in_environment(name: str) -> bool:
 
 def _from_file() -> tuple[dict[str, Any], Path | None]:
     """[tool.pgqrs] of the nearest pyproject.toml here or above."""
+    import tomllib
+
     for folder in (Path.cwd(), *Path.cwd().parents):
         path = folder / "pyproject.toml"
         if not path.is_file():
@@ -188,6 +196,8 @@ def _from_file() -> tuple[dict[str, Any], Path | None]:
 
 def with_store(work: Callable[[Store], Coroutine[Any, Any, Any]], *, creates: bool = False) -> Any:
     """Runs the work on the store that the settings name; `creates` may make its file."""
+    import asyncio
+
     from pgqrs.api.connect import connect_with
 
     config = configured()

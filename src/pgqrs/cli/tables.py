@@ -9,11 +9,13 @@ import typer
 from pgqrs.cli import output, values
 from pgqrs.cli.acting import confirm
 from pgqrs.cli.output import Column, age, column
+from pgqrs.cli.progress import progress
 from pgqrs.cli.state import configured, settings, state, with_admin, with_store
 
 if TYPE_CHECKING:
     from pgqrs.api.admin import Admin
     from pgqrs.api.store import Store
+    from pgqrs.reports import RetentionReport
 
 schema = typer.Typer(help="The tables: their version, whether they are whole, and their SQL.", no_args_is_help=True)
 config = typer.Typer(help="The settings, and where they come from.", no_args_is_help=True)
@@ -32,7 +34,7 @@ def install() -> None:
     """Create or upgrade the tables."""
     found = with_admin(lambda admin: admin.install(), creates=True)
     settled = configured()
-    print(f"{settled.safe_dsn}, schema {settled.schema}: the tables are at version {found}")
+    output.told(f"{settled.safe_dsn}, schema {settled.schema}: the tables are at version {found}")
 
 
 @schema.command("version")
@@ -45,7 +47,7 @@ def schema_version() -> None:
 def schema_verify() -> None:
     """Check that every table, column and index is there."""
     with_admin(lambda admin: admin.verify())
-    print("the tables are whole")
+    output.told("the tables are whole")
 
 
 @schema.command("upgrade")
@@ -83,7 +85,7 @@ def stats() -> None:
 
 def failures(
     since: Annotated[str, typer.Option("--since", help="How far back to look: 24h")] = "24h",
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000)] = 100,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many groups.")] = 100,
 ) -> None:
     """What failed, grouped by what stays the same in the errors; the most frequent first."""
 
@@ -107,9 +109,18 @@ def prune(
             await policies.keep_recommended()
         planned = await policies.apply(dry_run=True)
         if state().dry_run or not planned.total:
-            print(planned)
+            _print_report(planned)
             return
         confirm(f"delete {planned.total} row(s) for good")
-        print(await policies.apply(gently=False))
+        with progress("prune", planned.total) as advanced:
+            done = await policies.apply(gently=False, on_progress=advanced)
+        _print_report(done)
 
     with_store(work)
+
+
+def _print_report(report: RetentionReport) -> None:
+    if state().output == "table":
+        print(report)
+    else:
+        output.one(output.body(report))

@@ -74,21 +74,21 @@ def get(workflow: Name) -> None:
 def create(workflow: Name) -> None:
     """Make its definition and its queue; those that are there stay as they are."""
     with_store(lambda store: store.create_workflow(workflow))
-    print(f"workflow {workflow} is there")
+    output.told(f"workflow {workflow} is there")
 
 
 @workflows.command("pause")
 def pause(workflow: Name) -> None:
     """No run of it begins or goes on until it is resumed; what is at work finishes."""
     with_admin(lambda admin: _pause(admin, workflow, paused=True))
-    print(f"workflow {workflow} is paused")
+    output.told(f"workflow {workflow} is paused")
 
 
 @workflows.command("resume")
 def resume(workflow: Name) -> None:
     """Take its runs up again."""
     with_admin(lambda admin: _pause(admin, workflow, paused=False))
-    print(f"workflow {workflow} is resumed")
+    output.told(f"workflow {workflow} is resumed")
 
 
 async def _pause(admin: Admin, workflow: str, *, paused: bool) -> None:
@@ -115,14 +115,14 @@ def list_workers(queue: Annotated[str | None, typer.Option("--queue", help="Of t
 def release(worker_id: Annotated[int, typer.Argument(metavar="ID", min=0)]) -> None:
     """Hand back at once all that a worker holds: for one that is gone."""
     count = with_admin(lambda admin: admin.release_worker_messages(worker_id))
-    print(f"{count} message(s) of worker {worker_id} are free")
+    output.told(f"{count} message(s) of worker {worker_id} are free")
 
 
 @workers.command("run")
 def run(
     app: Annotated[str | None, typer.Argument(help="module, module:attribute or file.py; else --app.")] = None,
     prefix: Annotated[list[str] | None, typer.Option("--prefix", help="Serve all that begins so: billing.")] = None,
-    concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, max=10_000)] = 10,
+    concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, max=10_000, help="Runs at once.")] = 10,
     drain: Annotated[bool, typer.Option("--drain", help="End when nothing is left to do.")] = False,
     name: Annotated[str | None, typer.Option("--name", help="What it is called in lists.")] = None,
 ) -> None:

@@ -1,0 +1,5 @@
+"""`python -m pgqrs` is `pgqrs`."""
+
+from pgqrs.cli import main
+
+main()

@@ -1,0 +1,87 @@
+"""An example for each command: shown by its --help and in docs/reference/cli.md. A test parses every one of them."""
+
+from __future__ import annotations
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "demo": ("pgqrs demo", "pgqrs demo --keep --no-dashboard"),
+    "dev": ("pgqrs dev app.py",),
+    "install": ("PGQRS_DSN=postgresql://localhost/mydb pgqrs install",),
+    "failures": ("pgqrs failures --since 7d",),
+    "stats": ("pgqrs stats -o json",),
+    "prune": ("pgqrs prune --recommended --dry-run",),
+    "lint": ("pgqrs lint app.py",),
+    "completion": ("pgqrs completion bash > ~/.local/share/bash-completion/completions/pgqrs",),
+    "version": ("pgqrs version",),
+    "run trigger": (
+        "pgqrs run trigger order sku=A1 n:=2 --wait --timeout 5m",
+        "pgqrs run trigger order @order.json --key order-7 --in 15m",
+    ),
+    "run list": (
+        "pgqrs run list --status error,paused --workflow 'billing.*' --since 1h",
+        "pgqrs run list --attr customer=c42 -o ids",
+    ),
+    "run get": ("pgqrs run get 42 -o json",),
+    "run steps": ("pgqrs run steps 42",),
+    "run events": ("pgqrs run events 42",),
+    "run watch": ("pgqrs run watch 42",),
+    "run wait": ("pgqrs run list --status running -o ids | pgqrs run wait - --timeout 5m",),
+    "run result": ("pgqrs run result 42 --timeout 30s",),
+    "run why": ("pgqrs run why 42",),
+    "run signal": ("""pgqrs run signal 42 paid '{"amount": 5}'""",),
+    "run approve": ("pgqrs run approve 42 --comment 'looks right'",),
+    "run reject": ("pgqrs run reject 42 --comment 'too dear'",),
+    "run resume": ("pgqrs run resume 42", """pgqrs run resume 42 --step wait --data '{"ok": true}'"""),
+    "run pause": ("pgqrs run pause 42 43 --reason 'the bank is down'",),
+    "run reset": ("pgqrs run reset 42 --from charge --yes",),
+    "run restore": ("pgqrs run restore 42",),
+    "run cancel": (
+        "pgqrs run cancel 42 --reason 'no longer wanted'",
+        "pgqrs run cancel --workflow mail --since 1h --dry-run",
+    ),
+    "run restart": ("pgqrs run restart --error TimeoutError-3f9a1c02 --yes",),
+    "run delete": ("pgqrs run delete --status success --before 7d --yes",),
+    "workflow list": ("pgqrs workflow list",),
+    "workflow get": ("pgqrs workflow get order",),
+    "workflow create": ("pgqrs workflow create order",),
+    "workflow pause": ("pgqrs workflow pause order",),
+    "workflow resume": ("pgqrs workflow resume order",),
+    "worker list": ("pgqrs worker list",),
+    "worker release": ("pgqrs worker release 3",),
+    "worker run": ("pgqrs worker run app.py", "pgqrs worker run shop.workflows --prefix billing. --concurrency 50"),
+    "queue list": ("pgqrs queue list",),
+    "queue get": ("pgqrs queue get emails",),
+    "queue create": ("pgqrs queue create emails",),
+    "queue pause": ("pgqrs queue pause emails",),
+    "queue resume": ("pgqrs queue resume emails",),
+    "queue purge": ("pgqrs queue purge emails --dry-run",),
+    "queue send": ("pgqrs queue send emails to=ann@example.org --in 15m",),
+    "queue dead": ("pgqrs queue dead emails",),
+    "queue replay": ("pgqrs queue dead emails -o ids | pgqrs queue replay emails -",),
+    "queue delete": ("pgqrs queue delete emails --yes",),
+    "schedule list": ("pgqrs schedule list",),
+    "schedule get": ("pgqrs schedule get nightly",),
+    "schedule create": (
+        "pgqrs schedule create nightly report --cron '30 2 * * *' --timezone Europe/Berlin",
+        "pgqrs schedule create poll fetch url=https://example.org --every 15m",
+    ),
+    "schedule pause": ("pgqrs schedule pause nightly",),
+    "schedule resume": ("pgqrs schedule resume nightly --catch-up",),
+    "schedule trigger": ("pgqrs schedule trigger nightly",),
+    "schedule next": ("pgqrs schedule next nightly -n 3",),
+    "schedule slots": ("pgqrs schedule slots nightly",),
+    "schedule delete": ("pgqrs schedule delete nightly --yes",),
+    "outbox list": ("pgqrs outbox list",),
+    "outbox dead": ("pgqrs outbox dead -o json",),
+    "outbox replay": ("pgqrs outbox replay",),
+    "schema version": ("pgqrs schema version",),
+    "schema verify": ("pgqrs schema verify",),
+    "schema upgrade": ("pgqrs schema upgrade",),
+    "schema sql": ("pgqrs schema sql --dsn postgresql://localhost/mydb --schema tenant_a",),
+    "config show": ("pgqrs config show",),
+}
+
+
+def epilog(path: str) -> str | None:
+    """As --help shows them, line by line."""
+    found = EXAMPLES.get(path)
+    return None if not found else "\b\nExamples:\n" + "\n".join(f"  {each}" for each in found)
