@@ -68,6 +68,16 @@ class RecordedStep:
     attempts: int
 
 
+@dataclass(frozen=True, slots=True)
+class BriefStep:
+    """What people who watch a run are told of a step."""
+
+    step_id: str
+    status: StepStatus
+    attempts: int
+    error: str | None
+
+
 @store_call(Kind.READ, idempotent=True)
 async def get(db: Database, run_id: int) -> RunRow:
     rows = await db.fetch(_SQL["get_run"], run_id=run_id)
@@ -111,6 +121,15 @@ async def recorded_steps(db: Database, run_ids: Sequence[int]) -> dict[int, dict
         _SQL["steps_of_runs"], run_ids=run_ids
     ):
         found[run_id][step_id] = RecordedStep(step_id, ordinal, StepStatus(status), output, error, attempts)
+    return found
+
+
+@store_call(Kind.READ, idempotent=True)
+async def steps_in_brief(db: Database, run_ids: Sequence[int]) -> dict[int, list[BriefStep]]:
+    """How far many runs are, their steps in the order in which they were recorded."""
+    found: dict[int, list[BriefStep]] = {run_id: [] for run_id in run_ids}
+    for run_id, step_id, status, attempts, error in await db.fetch(_SQL["steps_in_brief"], run_ids=run_ids):
+        found[run_id].append(BriefStep(step_id, StepStatus(status), attempts, error))
     return found
 
 

@@ -42,3 +42,10 @@ order by coalesce(completed_at, started_at), ordinal, step_id;
 select run_id, step_id, ordinal, status, {text output}, {text error}, attempts
 from pgqrs_workflow_steps
 where run_id {in run_ids};
+
+-- name: steps_in_brief
+-- How far many runs are, without what their steps returned: that may be large.
+select run_id, step_id, status, attempts, {text error}
+from pgqrs_workflow_steps
+where run_id {in run_ids}
+order by run_id, coalesce(completed_at, started_at), ordinal, step_id;
