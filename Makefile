@@ -36,7 +36,11 @@ $(VENV)/.dev: $(VENV)/.core
 
 setup: $(VENV)/.dev ## make the virtual environment with every extra and the development tools
 
-demo: $(VENV)/.core ## queue work on a temporary SQLite file, kill a consumer, see nothing lost
+$(VENV)/.web: $(VENV)/.core
+	@$(INSTALL) --editable '.[web]'
+	@touch $@
+
+demo: $(VENV)/.web ## see it survive: workflows on a temporary SQLite file, a worker killed, a run that goes on, the dashboard
 	@$(BIN)/pgqrs demo
 
 check: $(VENV)/.dev ## ruff, mypy strict, import layers

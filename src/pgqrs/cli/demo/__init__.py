@@ -1,0 +1,56 @@
+"""`pgqrs demo`: durability seen, not read. The worker is a real process, and it is really killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from pgqrs.cli.demo.stage import DemoFailed, Stage
+from pgqrs.cli.processes import ended_by_signals
+from pgqrs.cli.telling import is_interactive
+
+# As a shell says it of a process that SIGTERM has ended.
+_TERMINATED = 143
+
+
+def run(*, keep: bool, play: bool, port: int | None) -> int:
+    """The exit code. Processes and files are gone when this returns, also after Ctrl-C; `keep` leaves the folder."""
+    folder = Path(tempfile.mkdtemp(prefix="pgqrs-demo-", dir=None if keep else _memory()))
+    by_hand = not play and is_interactive()
+    try:
+        return asyncio.run(_demo(folder, by_hand=by_hand, keep=keep, port=port))
+    except asyncio.CancelledError:
+        return _TERMINATED
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _memory() -> str | None:
+    """A folder that no disk is waited for, where there is one; unless somebody has said where such files go."""
+    folder = "/dev/shm"  # noqa: S108 - only to find out; mkdtemp makes one of our own in it
+    return folder if "TMPDIR" not in os.environ and os.access(folder, os.W_OK) else None
+
+
+async def _demo(folder: Path, *, by_hand: bool, keep: bool, port: int | None) -> int:
+    stage = Stage(folder, kept=keep)
+    with ended_by_signals():
+        try:
+            async with stage.opened(port=port):
+                if by_hand:
+                    from pgqrs.cli.demo.live import by_keys
+
+                    return await by_keys(stage)
+                from pgqrs.cli.demo.playing import play
+
+                return await play(stage)
+        except DemoFailed as error:
+            stage.say("failed", str(error))
+        finally:
+            if keep:
+                stage.say("kept", str(stage.file))
+                stage.say("", f"look at it: PGQRS_DSN={stage.config.dsn} pgqrs run list")
+    return 1
