@@ -80,10 +80,12 @@ class Node:
 
     def kill(self) -> None:
         """SIGKILL for the postmaster and every process of it; returns when they are gone."""
+        # Stopped, it makes no more children: one that was made while we counted would outlive it, and wait for ever.
+        _signal(self._pid, signal.SIGSTOP)
         pids = [self._pid, *_children_of(self._pid)]
         for pid in pids:
             # The postmaster first, or it would begin to tidy up after its children.
-            _kill(pid)
+            _signal(pid, signal.SIGKILL)
         _until(lambda: not any(_is_alive(pid) for pid in pids), f"processes of {self.data} to be gone")
         self.stop()
         # Of a server that was killed it still says that it is ready.
@@ -224,9 +226,9 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
-def _kill(pid: int) -> None:
+def _signal(pid: int, number: signal.Signals) -> None:
     try:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
     except ProcessLookupError:
         return
 
