@@ -1,5 +1,7 @@
 """Workers: registered, alive, gone."""
 
+import asyncio
+
 import pytest
 
 import pgqrs
@@ -61,6 +63,23 @@ async def test_a_closed_consumer_is_a_stopped_worker(store, admin, clock):
 
     assert worker.status == pgqrs.WorkerStatus.STOPPED
     assert worker.stopped_at == clock.now()
+
+
+async def test_a_worker_that_has_never_had_a_run_gives_signs_of_life(connect, config):
+    async def nothing(ctx, params):
+        return None
+
+    async with pgqrs.connect_with(config.with_changes(lease_seconds=1), install=True) as store:
+        worker = await pgqrs.worker("idle").workflows({"flow": nothing}).create(store)
+        [made] = await pgqrs.admin(store).workers()
+        polling = asyncio.create_task(worker.poll_forever())
+        try:
+            async with asyncio.timeout(30):
+                while (await pgqrs.admin(store).workers())[0].heartbeat_at == made.heartbeat_at:
+                    await asyncio.sleep(0.05)
+        finally:
+            worker.stop()
+            await polling
 
 
 async def test_workers_are_told_apart_by_queue(store, admin):

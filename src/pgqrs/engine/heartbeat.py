@@ -102,10 +102,14 @@ class Heartbeat:
         if lease_seconds < self._lease_seconds:
             # The thread may be in the middle of a wait that is too long for this one.
             self._sooner.set()
+        self.start()
+        return held
+
+    def start(self) -> None:
+        """The thread, which also shows that the worker is there. Idempotent; called on the loop."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="pgqrs-heartbeat", daemon=True)
             self._thread.start()
-        return held
 
     def let_go(self, held: Held) -> None:
         with self._lock:

@@ -109,6 +109,8 @@ class WorkerLoop:
         """Until `stop`. A cancelled worker hands back what it holds, too."""
         roles = [asyncio.create_task(role.run(), name=f"pgqrs-{role.name}") for role in self._roles]
         self._db.hints.watchers.append(self._heartbeat.heard)
+        # Also while it holds nothing: who looks at the workers must see that it is there.
+        self._heartbeat.start()
         try:
             await self._serve_until_stopped()
             await self._drain(self._grace_seconds)
