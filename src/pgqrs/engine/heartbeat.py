@@ -15,6 +15,7 @@ from pgqrs.db.driver import Driver
 from pgqrs.db.drivers import open_driver
 from pgqrs.db.tables import messages, workers
 from pgqrs.engine.lag import LAG_SECONDS, LoopWatch
+from pgqrs.engine.observing import watching
 
 log = logging.getLogger("pgqrs.worker")
 
@@ -76,7 +77,10 @@ class Heartbeat:
         self._asked = threading.Event()
         self._beaten = time.monotonic()
         self._complained = -math.inf
-        self._watch = LoopWatch()
+        # Since when it has failed each time; None while it does not.
+        self._failing_since: float | None = None
+        self._meter = watching.meter
+        self._watch = LoopWatch(self._meter)
         self._watching: asyncio.TimerHandle | None = None
 
     def hold(
@@ -162,6 +166,7 @@ class Heartbeat:
                         if own is None:
                             own = await self._connect()
                         await self._beat(own)
+                    self._failing_since = None
                 except Exception as error:  # noqa: BLE001 - a thread that has ended would keep no lease ever again
                     self._complain(error)
                 fencing.cancel()
@@ -170,7 +175,17 @@ class Heartbeat:
             if own is not None and own is not self._db:
                 await own.close()
 
+    @property
+    def seconds_failing(self) -> float:
+        """0 when the last one went well, or there was none yet."""
+        since = self._failing_since
+        return 0.0 if since is None else time.monotonic() - since
+
     def _complain(self, error: Exception) -> None:
+        if self._failing_since is None:
+            self._failing_since = time.monotonic()
+        if self._meter is not None:
+            self._meter.heartbeat_failed()
         if time.monotonic() - self._complained >= _COMPLAINTS_APART_SECONDS:
             self._complained = time.monotonic()
             log.warning("heartbeat failed: %s", str(error) or type(error).__name__)
