@@ -11,6 +11,7 @@ import typer
 
 from pgqrs import errors
 from pgqrs.cli import tables
+from pgqrs.cli.metrics import metrics
 from pgqrs.cli.queues import queues
 from pgqrs.cli.runs import runs
 from pgqrs.cli.schedules import outbox, schedules
@@ -39,6 +40,7 @@ for name, group in (
     app.add_typer(group, name=name)
 app.command()(tables.failures)
 app.command()(tables.stats)
+app.command()(metrics)
 app.command()(tables.prune)
 
 # The first that fits.
