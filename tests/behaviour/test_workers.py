@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 import pgqrs
+from pgqrs.engine.heartbeat import Heartbeat
 
 
 @pytest.fixture
@@ -80,6 +81,26 @@ async def test_a_worker_that_has_never_had_a_run_gives_signs_of_life(connect, co
         finally:
             worker.stop()
             await polling
+
+
+async def test_a_lease_that_comes_while_the_heartbeat_rests_is_renewed_in_time(live_store):
+    await live_store.create_queue("tasks")
+    await (await live_store.producer("tasks")).enqueue(1)
+    consumer = await live_store.consumer("tasks")
+    heartbeat = Heartbeat(live_store.database, live_store.config, worker_id=consumer.worker_id, lease_seconds=6)
+    heartbeat.start()
+    try:
+        async with asyncio.timeout(30):
+            while not heartbeat._resting:
+                await asyncio.sleep(0.01)
+            [message] = await consumer.dequeue(1, lease_seconds=6)
+            held = heartbeat.hold(message.id, message._lease.lease_token, run_id=1, lease_seconds=6)
+            due = held.due
+            while held.due == due:
+                assert not held.is_lost
+                await asyncio.sleep(0.01)
+    finally:
+        await asyncio.to_thread(heartbeat.close)
 
 
 async def test_workers_are_told_apart_by_queue(store, admin):

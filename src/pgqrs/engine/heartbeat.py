@@ -72,6 +72,8 @@ class Heartbeat:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
+        # True while the thread waits for longer, because nothing is held.
+        self._resting = False
         # Set when the thread shall look at once: a shorter lease has come, somebody asks, or it is to end.
         self._sooner = threading.Event()
         self._asked = threading.Event()
@@ -103,7 +105,8 @@ class Heartbeat:
         with self._lock:
             self._held[message_id] = held
             self._by_run[run_id] = held
-        if lease_seconds < self._lease_seconds:
+            rested, self._resting = self._resting, False
+        if rested or lease_seconds < self._lease_seconds:
             # The thread may be in the middle of a wait that is too long for this one.
             self._sooner.set()
         self.start()
@@ -209,9 +212,18 @@ class Heartbeat:
             due = min((held.due for held in self._held.values()), default=time.monotonic() + self._lease_seconds)
         return max(due - time.monotonic(), 0) + 0.01
 
+    def _until_next(self) -> float:
+        """A third of the shortest lease; a whole one while nothing is held, as it need only be seen to be there.
+
+        On SQLite each sign of life is a commit, at which every waiting worker of the file looks for work.
+        """
+        with self._lock:
+            self._resting = not self._held and self._failing_since is None
+        return self._lease_seconds if self._resting else self._patience()
+
     def _wait(self) -> bool:
-        """A third of a lease; True when it is time to end."""
-        patience = self._patience()
+        """Until the next heartbeat is due; True when it is time to end."""
+        patience = self._until_next()
         while self._sooner.wait(patience):
             self._sooner.clear()
             if self._stop.is_set():
@@ -219,7 +231,7 @@ class Heartbeat:
             if self._asked.is_set():
                 self._asked.clear()
                 return False
-            patience = self._patience()
+            patience = self._until_next()
         return self._stop.is_set()
 
     async def _connect(self) -> Driver:
