@@ -74,7 +74,7 @@ class Tracer(Protocol):
 
     def execute(self, workflow: str, claim: Claim) -> AbstractContextManager[Pass]: ...
 
-    def step(self, workflow: str, run_id: int, place: Place, attempt: int) -> AbstractContextManager[None]:
+    def step(self, workflow: str, run_id: int, place: Place, attempt: int) -> AbstractContextManager[object]:
         """Around a step that is executed; not around one that is replayed."""
 
     def step_failed(self, error: Exception) -> None:
