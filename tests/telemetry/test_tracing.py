@@ -29,7 +29,8 @@ async def test_an_execution_is_a_trace_of_its_own_linked_to_its_trigger(store, f
     caller = TracerProvider().get_tracer("caller")
     with caller.start_as_current_span("request") as request:
         run_id = await flow.trigger(None).execute(store)
-    await (await worker(nothing)).run_until_idle()
+    with caller.start_as_current_span("what the worker happens to be in"):
+        await (await worker(nothing)).run_until_idle()
 
     [trigger], [run] = by_name(spans, "trigger flow"), by_name(spans, "run flow")
     assert (trigger.kind, run.kind) == (SpanKind.PRODUCER, SpanKind.CONSUMER)

@@ -36,7 +36,7 @@ MOST_LEVELS = 2_000
 # A scrape looks at so many queues, the first by name, and reads so many entries of an index for each kind of count:
 # with one queue a count goes up to MOST_COUNTED, with a hundred to a hundredth of this.
 MOST_QUEUES = 1_000
-MOST_READ = 100_000
+MOST_READ = 50_000
 LEAST_COUNTED = 100
 
 
