@@ -371,7 +371,7 @@ MUTANTS = (
             Edit(
                 "engine/context.py",
                 "        await execution.record(record)\n        execution.failed.append(FailedStep(record, error))",
-                "        await execution.record(record, list(_emitted.get() or self._last_emitted))\n"
+                "        await execution.record(record, list(self._last_emitted))\n"
                 "        execution.failed.append(FailedStep(record, error))",
             ),
             Edit(

@@ -129,9 +129,9 @@ MUTANTS = (
             ),
             Edit(
                 "engine/context.py",
-                "            output = await claims.transact(execution.db, execution.claim.fence, pending, encoded)\n",
-                "            output = await claims.transact(execution.db, execution.claim.fence, pending, encoded)\n"
-                "            await execution.record(pending._replace(status=StepStatus.SUCCESS, output=output))\n",
+                "output = await claims.transact(execution.db, execution.claim.fence, pending, encoded)\n",
+                "output = await claims.transact(execution.db, execution.claim.fence, pending, encoded)\n"
+                f"{16 * ' '}await execution.record(pending._replace(status=StepStatus.SUCCESS, output=output))\n",
             ),
         ),
         (f"{_TOGETHER}::test_a_worker_that_dies_after_a_transaction_has_done_it_once",),

@@ -1,8 +1,11 @@
 """Workers: registered, alive, gone."""
 
+import asyncio
+
 import pytest
 
 import pgqrs
+from pgqrs.engine.heartbeat import Heartbeat
 
 
 @pytest.fixture
@@ -61,6 +64,43 @@ async def test_a_closed_consumer_is_a_stopped_worker(store, admin, clock):
 
     assert worker.status == pgqrs.WorkerStatus.STOPPED
     assert worker.stopped_at == clock.now()
+
+
+async def test_a_worker_that_has_never_had_a_run_gives_signs_of_life(connect, config):
+    async def nothing(ctx, params):
+        return None
+
+    async with pgqrs.connect_with(config.with_changes(lease_seconds=1), install=True) as store:
+        worker = await pgqrs.worker("idle").workflows({"flow": nothing}).create(store)
+        [made] = await pgqrs.admin(store).workers()
+        polling = asyncio.create_task(worker.poll_forever())
+        try:
+            async with asyncio.timeout(30):
+                while (await pgqrs.admin(store).workers())[0].heartbeat_at == made.heartbeat_at:
+                    await asyncio.sleep(0.05)
+        finally:
+            worker.stop()
+            await polling
+
+
+async def test_a_lease_that_comes_while_the_heartbeat_rests_is_renewed_in_time(live_store):
+    await live_store.create_queue("tasks")
+    await (await live_store.producer("tasks")).enqueue(1)
+    consumer = await live_store.consumer("tasks")
+    heartbeat = Heartbeat(live_store.database, live_store.config, worker_id=consumer.worker_id, lease_seconds=6)
+    heartbeat.start()
+    try:
+        async with asyncio.timeout(30):
+            while not heartbeat._resting:
+                await asyncio.sleep(0.01)
+            [message] = await consumer.dequeue(1, lease_seconds=6)
+            held = heartbeat.hold(message.id, message._lease.lease_token, run_id=1, lease_seconds=6)
+            due = held.due
+            while held.due == due:
+                assert not held.is_lost
+                await asyncio.sleep(0.01)
+    finally:
+        await asyncio.to_thread(heartbeat.close)
 
 
 async def test_workers_are_told_apart_by_queue(store, admin):

@@ -13,6 +13,7 @@ from pgqrs.db.claims import Claim
 from pgqrs.db.tables import messages, workers, workflows
 from pgqrs.db.triggering import NewRuns
 from pgqrs.db.writes import Ending
+from pgqrs.engine import observing
 from pgqrs.engine.branches import outside
 from pgqrs.engine.committer import Committer
 from pgqrs.engine.executor import Executor
@@ -49,16 +50,19 @@ async def create_run(store: Store, name: str, params: Any = None, *, text: str |
     found = await workflows.create(db, name)
     if text is None:
         text = encode(params, max_bytes=store.config.max_payload_bytes)
-    [run_id] = await triggering.trigger(
-        db,
-        NewRuns(
-            found.workflow_id,
-            found.queue_id,
-            [text],
-            delay=store.config.lease_seconds,
-            max_attempts=store.config.max_attempts,
-        ),
-    )
+    with observing.triggered(name, 1) as origin:
+        [run_id] = await triggering.trigger(
+            db,
+            NewRuns(
+                found.workflow_id,
+                found.queue_id,
+                [text],
+                delay=store.config.lease_seconds,
+                max_attempts=store.config.max_attempts,
+                headers=origin.headers,
+            ),
+        )
+        origin.made([run_id])
     return RunContext(store, run_id, name)
 
 

@@ -22,6 +22,7 @@ from pgqrs.db.driver import Driver
 from pgqrs.db.hints import OUTBOX
 from pgqrs.db.tables import workflows
 from pgqrs.db.triggering import NewRuns
+from pgqrs.engine import observing
 from pgqrs.errors import ConfigError, NoActiveWorker
 from pgqrs.serialization import encode
 
@@ -94,7 +95,9 @@ class Trigger:
         if not new.inputs:
             return []
         await self._look_for_workers(store, found)
-        run_ids = await _triggered(db, new)
+        with observing.triggered(found.name, len(new.inputs)) as origin:
+            run_ids = await _triggered(db, new.with_headers(origin.headers))
+            origin.made(run_ids)
         db.hints.announce([found.queue_id, OUTBOX] if db.journal.published else [found.queue_id])
         if not self._wait:
             return run_ids if self._many else run_ids[0]

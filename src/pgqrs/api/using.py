@@ -13,6 +13,7 @@ from pgqrs.db import lifecycle, triggering
 from pgqrs.db.database import drive
 from pgqrs.db.drivers.foreign import Enlisted, enlist
 from pgqrs.db.tables import messages, queues, workflows
+from pgqrs.engine import observing
 from pgqrs.engine.context import checked_step_name
 from pgqrs.errors import QueueNotFound
 from pgqrs.names import checked_name
@@ -85,7 +86,10 @@ class Enlistment:
         found = await workflows.get(self._db, checked_name("workflow", workflow))
         keys = () if idempotency_key is None else (idempotency_key,)
         new = new_runs(self._config, found, [params], keys, **options)
-        return (await triggering.trigger(self._db, new))[0]
+        with observing.triggered(found.name, 1) as origin:
+            run_ids = await triggering.trigger(self._db, new.with_headers(origin.headers))
+            origin.made(run_ids)
+        return run_ids[0]
 
     async def signal(self, run_id: int, name: str, payload: Any = None) -> None:
         """Sends a run a signal, when your transaction commits."""

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Self
 from pgqrs.api.arguments import checked_whole
 from pgqrs.api.schedules import declare
 from pgqrs.config import Config
+from pgqrs.db import migrations
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import CATALOGUE
 from pgqrs.db.tables import workers, workflows
 from pgqrs.engine.registry import Handler, served
 from pgqrs.engine.service import Service
 from pgqrs.engine.worker import WorkerLoop
-from pgqrs.errors import ConfigError
+from pgqrs.errors import ConfigError, ConnectionFailed, SchemaMismatch, SchemaNotInstalled
 from pgqrs.names import checked_name
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("pgqrs.worker")
 
 GRACE_SECONDS = 10.0
+# A call goes on trying for longer than that, but whoever probes has no patience.
+_PROBE_SECONDS = 3.0
 # Seed 004: one program, another role by its environment alone.
 PREFIXES_VARIABLE = "WORKER_TYPE_PREFIXES"
 DEFAULT_PREFIX = "default."
@@ -222,6 +225,22 @@ class Worker:
         their own, which goes on when the worker does not.
         """
         return self._loop.seconds_since_claim
+
+    async def problems(self) -> list[str]:
+        """For a readiness probe: why not to rely on it just now; empty when all is well. Asks the database."""
+        found = ["draining: it was told to stop"] if self._loop.is_stopping else []
+        failing = self._loop.seconds_without_heartbeat
+        if failing:
+            found.append(f"heartbeats have failed for {failing:.0f} s")
+        try:
+            async with asyncio.timeout(_PROBE_SECONDS):
+                await migrations.check(self._store.database)
+        except (ConnectionFailed, TimeoutError):
+            # What exactly is for the log: whoever probes may be anybody.
+            found.append("the database does not answer")
+        except (SchemaNotInstalled, SchemaMismatch):
+            found.append("the tables are not those that this version works with")
+        return found
 
     async def run_until_idle(self) -> None:
         """Executes what is due now and returns when nothing is: for tests and scripts."""

@@ -31,6 +31,7 @@ COMMANDS = {
     "install": Entry("tables", "install", "Create or upgrade the tables."),
     "failures": Entry("tables", "failures", "What failed, grouped by what stays the same."),
     "stats": Entry("tables", "stats", "The whole store at a glance."),
+    "metrics": Entry("metrics", "metrics", "What Prometheus reads of the store."),
     "prune": Entry("tables", "prune", "Delete what the retention policies let go."),
     "lint": Entry("starting", "lint", "Find what breaks replay in workflow bodies."),
     "completion": Entry("starting", "completion", "Print a completion script for your shell."),

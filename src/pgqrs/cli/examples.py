@@ -8,6 +8,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "install": ("PGQRS_DSN=postgresql://localhost/mydb pgqrs install",),
     "failures": ("pgqrs failures --since 7d",),
     "stats": ("pgqrs stats -o json",),
+    "metrics": ("pgqrs metrics",),
     "prune": ("pgqrs prune --recommended --dry-run",),
     "lint": ("pgqrs lint app.py",),
     "completion": ("pgqrs completion bash > ~/.local/share/bash-completion/completions/pgqrs",),

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pgqrs.cli import output
+from pgqrs.cli.logs import LogFormat
 from pgqrs.cli.output import Column, column
-from pgqrs.cli.state import say, with_admin, with_store
+from pgqrs.cli.state import with_admin, with_store
+from pgqrs.errors import ConfigError
 from pgqrs.words import lasting
 
 if TYPE_CHECKING:
     from pgqrs.api.admin import Admin
     from pgqrs.api.store import Store
+
+log = logging.getLogger("pgqrs.cli")
 
 workflows = typer.Typer(help="Workflows: how they fare, pause and resume.", no_args_is_help=True)
 workers = typer.Typer(help="Workers: who is there, and starting one.", no_args_is_help=True)
@@ -121,27 +127,52 @@ def release(worker_id: Annotated[int, typer.Argument(metavar="ID", min=0)]) -> N
 @workers.command("run")
 def run(
     app: Annotated[str | None, typer.Argument(help="module, module:attribute or file.py; else --app.")] = None,
+    *,
     prefix: Annotated[list[str] | None, typer.Option("--prefix", help="Serve all that begins so: billing.")] = None,
     concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, max=10_000, help="Runs at once.")] = 10,
     drain: Annotated[bool, typer.Option("--drain", help="End when nothing is left to do.")] = False,
     name: Annotated[str | None, typer.Option("--name", help="What it is called in lists.")] = None,
+    health_port: Annotated[
+        int | None,
+        typer.Option("--health-port", min=0, max=65_535, help="Serve /healthz, /readyz and /metrics there; 0: any."),
+    ] = None,
+    health_host: Annotated[
+        str, typer.Option("--health-host", help="On this address; others than 127.0.0.1 are open to whoever sees it.")
+    ] = "127.0.0.1",
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", help="How to log to standard error.")
+    ] = LogFormat.text,
 ) -> None:
     """Run the workflows of an application until SIGTERM or Ctrl-C."""
     from pgqrs.cli.application import load
-
-    found = load(app)
+    from pgqrs.cli.logs import logging_to_stderr
 
     async def work(store: Store) -> None:
         from pgqrs.api.store import _process_name
         from pgqrs.api.worker import worker
+        from pgqrs.telemetry import instrument_worker, serve_health
 
-        builder = worker(name or _process_name(), prefixes=prefix or None, concurrency=concurrency)
+        instrument_worker(metrics=health_port is not None)
+        builder = worker(
+            name or _process_name(), prefixes=prefix or None, port=health_port or 0, concurrency=concurrency
+        )
         made = await builder.workflows(found).create(store)
-        if drain:
-            await made.run_until_idle()
-            await made.close()
-            return
-        say(f"serving {', '.join(sorted(found))}; Ctrl-C stops")
-        await made.poll_forever(signals=True)
+        async with AsyncExitStack() as stack:
+            if health_port is not None:
+                try:
+                    port = await stack.enter_async_context(serve_health(made, host=health_host, port=health_port))
+                except ConfigError:
+                    await made.close()
+                    raise
+                where = f"[{health_host}]" if ":" in health_host else health_host
+                log.info("health checks on http://%s:%d", where, port)
+            if drain:
+                await made.run_until_idle()
+                await made.close()
+                return
+            log.info("serving %s; Ctrl-C stops", ", ".join(sorted(found)))
+            await made.poll_forever(signals=True)
 
-    with_store(work, creates=True)
+    with logging_to_stderr(log_format):
+        found = load(app)
+        with_store(work, creates=True)

@@ -42,6 +42,17 @@ class Claim(NamedTuple):
     parent_run_id: int | None
     created_at: datetime
     attributes: str | None
+    # What it remembers of where it comes from, and its progress.
+    headers: str | None = None
+    # When it first began.
+    started_at: datetime | None = None
+
+    @property
+    def waited(self) -> float | None:
+        """For how many seconds it had been due when it was leased; None where nobody knows."""
+        if self.lease.waited is not None:
+            return self.lease.waited
+        return None if self.lease.due_at is None else (self.now - self.lease.due_at).total_seconds()
 
     @property
     def fence(self) -> RunFence:
@@ -79,11 +90,11 @@ async def claim(
     # By priority, then age.
     rows.sort(key=lambda row: (-row[4], row[11], row[0]))
     leases = [Lease(*row[:12]) for row in rows]
-    begun = [row[3] for row in rows if row[18]]
+    begun = [row[3] for row in rows if row[20]]
     found = await runs.recorded_steps(db, begun) if begun else {}
     await _tell_leases(db, leases, worker_id)
     return [
-        _claim(lease, row[12:18], seconds[lease.queue_id], found.get(row[3]) or {})
+        _claim(lease, row[12:20], seconds[lease.queue_id], found.get(row[3]) or {})
         for lease, row in zip(leases, rows, strict=True)
     ]
 
@@ -138,7 +149,7 @@ async def _tell_leases(db: Database, leases: Sequence[Lease], worker_id: int) ->
 
 
 def _claim(lease: Lease, run: Row, lease_seconds: float, steps: dict[str, RecordedStep]) -> Claim:
-    """`run` has the columns from workflow_id to attributes."""
+    """`run` has the columns from workflow_id to started_at."""
     now = lease.visible_after - timedelta(seconds=lease_seconds)
     return Claim(lease, cast(int, lease.run_id), now, lease_seconds, steps, *run)
 

@@ -18,7 +18,8 @@ where run_id = given.id
       and m.lease_token = given.token
       and m.leased_by is not null
   )
-returning run_id, workflow_id, {text input}, max_attempts, parent_run_id, created_at, {text attributes};
+returning run_id, workflow_id, {text input}, max_attempts, parent_run_id, created_at, {text attributes}, {text headers},
+    started_at;
 
 -- name: next_signal
 select signal_id, {text payload}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
 from math import floor
-from typing import Any
+from typing import Any, NamedTuple
 
 from pgqrs.db import migrations
-from pgqrs.db.database import Database, Kind, store_call
+from pgqrs.db.database import Database, Kind, Row, store_call
 from pgqrs.db.queries import load
 from pgqrs.db.tables import queues, workflows
 from pgqrs.db.tables.queues import Queue
@@ -32,6 +33,29 @@ MOST_COUNTED = 10_000
 MOST_SAMPLED = 10_000
 # Priorities that are looked at over all queues; whoever uses more gets a capped count.
 MOST_LEVELS = 2_000
+# A scrape looks at so many queues, the first by name, and reads so many entries of an index for each kind of count:
+# with one queue a count goes up to MOST_COUNTED, with a hundred to a hundredth of this.
+MOST_QUEUES = 1_000
+MOST_READ = 50_000
+LEAST_COUNTED = 100
+
+
+class QueueWorkers(NamedTuple):
+    """Workers of one queue that never said goodbye; of several queues when it has no name."""
+
+    queue: str | None
+    ready: int
+    stale: int
+
+
+class StoreGauges(NamedTuple):
+    """What a scrape shows."""
+
+    queues: Sequence[QueueDepth]
+    live: Sequence[LiveRuns]
+    workers: Sequence[QueueWorkers]
+    unpublished: int
+    dead_events: int
 
 
 @store_call(Kind.READ, idempotent=True)
@@ -73,7 +97,7 @@ async def of_store(db: Database, *, live_within: float) -> StoreStats:
     [health] = await db.fetch(_SQL["workers_by_health"], within=live_within)
     [outbox] = await db.fetch(_SQL["outbox_counts"], most=most)
     [schedules] = await db.fetch(_SQL["schedule_counts"])
-    live = await db.fetch(_SQL["live_runs_by_workflow"], most=most)
+    live = await db.fetch(_SQL["live_runs_by_workflow"], most=most, workflows=2**31 - 1)
     [size] = await db.fetch(_SQL["database_bytes"], schema=db.dialect.schema)
     return StoreStats(
         schema_version=await migrations.version(db),
@@ -87,14 +111,34 @@ async def of_store(db: Database, *, live_within: float) -> StoreStats:
     )
 
 
-async def _depths(db: Database, asked: Sequence[Queue]) -> list[QueueDepth]:
+@store_call(Kind.READ, idempotent=True)
+async def gauges(db: Database, *, live_within: float) -> StoreGauges:
+    """Asked every few seconds: all its counts together read no more than a budget, however many queues there are."""
+    asked = (await queues.list_all(db))[:MOST_QUEUES]
+    most = max(LEAST_COUNTED, min(MOST_COUNTED, MOST_READ // max(len(asked), 1)))
+    live = await db.fetch(_SQL["live_runs_by_workflow"], most=most, workflows=MOST_QUEUES)
+    [outbox] = await db.fetch(_SQL["outbox_counts"], most=MOST_COUNTED)
+    by_queue = await db.fetch(_SQL["workers_by_queue"], within=live_within)
+    return StoreGauges(
+        queues=await _depths(db, asked, most=most),
+        live=[LiveRuns(name, *(CappedCount(each, capped=each >= most) for each in counts)) for name, *counts in live],
+        workers=[QueueWorkers(*row) for row in by_queue],
+        unpublished=outbox[0],
+        dead_events=outbox[1],
+    )
+
+
+async def _depths(db: Database, asked: Sequence[Queue], *, most: int | None = None) -> list[QueueDepth]:
     ids = [queue.queue_id for queue in asked]
-    most = MOST_COUNTED + 1
+    most = MOST_COUNTED + 1 if most is None else most
     levels = await db.fetch(_SQL["queue_depths"], queue_ids=ids, most=most, levels=MOST_LEVELS)
+    by_queue: defaultdict[int, list[Row]] = defaultdict(list)
+    for row in levels:
+        by_queue[row[0]].append(row)
     exhausted = {row[0]: row[1:] for row in await db.fetch(_SQL["exhausted_depths"], queue_ids=ids, most=most)}
     found = []
     for queue in asked:
-        mine = [row for row in levels if row[0] == queue.queue_id]
+        mine = by_queue[queue.queue_id]
         dead, last_later, last_leased = exhausted.get(queue.queue_id, (0, 0, 0))
         ready = sum(row[1] for row in mine)
         later = sum(row[2] for row in mine) + last_later

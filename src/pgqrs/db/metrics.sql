@@ -205,7 +205,8 @@ select w.name,
         where r.workflow_id = w.workflow_id and r.status = 'PAUSED' limit :most
     ) as paused)
 from pgqrs_workflows as w
-order by w.name;
+order by w.name
+limit :workflows;
 
 -- name: workers_by_health
 -- Ready, stale (no sign of life for :within seconds), stopped.
@@ -214,6 +215,24 @@ select
     count(case when status = 'READY' and heartbeat_at <= {after -:within} then 1 end),
     count(case when status = 'STOPPED' then 1 end)
 from pgqrs_workers;
+
+-- name: workers_by_queue
+-- Ready and stale, as above, of each queue; without a name those that serve several. Who said goodbye is not read.
+select
+    q.name,
+    count(case when w.heartbeat_at > {after -:within} then 1 end),
+    count(case when w.heartbeat_at <= {after -:within} then 1 end)
+from pgqrs_queues as q
+cross join pgqrs_workers as w
+where w.queue_id = q.queue_id and w.status = 'READY'
+group by q.name
+union all
+select
+    null,
+    count(case when heartbeat_at > {after -:within} then 1 end),
+    count(case when heartbeat_at <= {after -:within} then 1 end)
+from pgqrs_workers
+where queue_id is null and status = 'READY';
 
 -- name: outbox_counts
 select

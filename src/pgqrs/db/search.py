@@ -28,6 +28,7 @@ from typing import Any
 from pgqrs.db.database import Database, Kind, store_call
 from pgqrs.db.queries import load
 from pgqrs.db.tables import workflows
+from pgqrs.db.tables.runs import progress_in
 from pgqrs.filters import Moment, RunFilter
 from pgqrs.reports import FailureGroup
 from pgqrs.types import ENDED, RunStatus, RunSummary
@@ -275,6 +276,6 @@ def _listed(statuses: Sequence[RunStatus]) -> str:
 
 async def _summaries(db: Database, search: Search | None, ids: Sequence[int]) -> list[RunSummary]:
     rows = await db.fetch(_SQL["summaries"], run_ids=ids) if ids else []
-    found = [RunSummary(row[0], row[1], RunStatus(row[2]), *row[3:]) for row in rows]
+    found = [RunSummary(*(*row[:2], RunStatus(row[2]), *row[3:-1], progress_in(row[-1]))) for row in rows]
     # Between the two statements a run may have moved on.
     return [each for each in found if search is None or each.status in search.statuses]

@@ -96,7 +96,7 @@ async def _settle_at_once(db: Database, writes: Sequence[Write], told: Sequence[
         events.setdefault(fence, []).append((happening.event, happening.data))
     steps: list[tuple[Any, ...]] = []
     ends: list[tuple[Any, ...]] = []
-    for fence, recorded, end, _, _ in writes:
+    for fence, recorded, end, *_ in writes:
         _, message_id, token = fence
         for step in recorded if len(recorded) <= 1 else _once_each(recorded):
             steps.append((message_id, token, *step[:8]))  # noqa: PERF401 - one list for all of them

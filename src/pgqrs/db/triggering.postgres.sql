@@ -3,9 +3,9 @@
 with made as (
     insert into pgqrs_workflow_runs
         (workflow_id, status, input, created_at, updated_at, max_attempts, priority, parent_run_id, attributes,
-         dead_letter_of, idempotency_key)
+         dead_letter_of, headers, idempotency_key)
     select :workflow_id::bigint, 'PENDING', given.input, {now}, {now}, :max_attempts::integer, :priority::integer,
-        :parent_run_id::bigint, {as_json :attributes}, :dead_letter_of::bigint, given.key
+        :parent_run_id::bigint, {as_json :attributes}, :dead_letter_of::bigint, {as_json :headers}, given.key
     from {rows given: input json, key text}
     order by given.position
     on conflict (idempotency_key) where idempotency_key is not null and deleted_at is null do nothing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -37,6 +37,11 @@ class NewRuns:
     parent_run_id: int | None = None
     attributes: str | None = None
     dead_letter_of: int | None = None
+    # What they remember of where they come from, such as a trace; JSON.
+    headers: str | None = None
+
+    def with_headers(self, headers: str | None) -> NewRuns:
+        return self if headers is None else replace(self, headers=headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,7 @@ async def _insert(db: Database, new: NewRuns, given: Sequence[tuple[str, str | N
         "parent_run_id": new.parent_run_id,
         "attributes": new.attributes,
         "dead_letter_of": new.dead_letter_of,
+        "headers": new.headers,
         "given": given,
     }
     if not db.dialect.is_postgres:

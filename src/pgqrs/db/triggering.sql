@@ -2,10 +2,10 @@
 -- Those whose idempotency key a live run has already give no row.
 insert into pgqrs_workflow_runs
     (workflow_id, status, input, created_at, updated_at, max_attempts, priority, parent_run_id, attributes,
-     dead_letter_of, idempotency_key)
+     dead_letter_of, headers, idempotency_key)
 select cast(:workflow_id as bigint), 'PENDING', given.input, {now}, {now}, cast(:max_attempts as integer),
     cast(:priority as integer), cast(:parent_run_id as bigint), {as_json :attributes},
-    cast(:dead_letter_of as bigint), given.key
+    cast(:dead_letter_of as bigint), {as_json :headers}, given.key
 from {rows given: input json, key text}
 -- `where true`: without it SQLite takes what follows for a join condition.
 where true

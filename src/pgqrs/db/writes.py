@@ -63,6 +63,8 @@ class Write(NamedTuple):
     steps: tuple[StepRecord, ...] = ()
     end: Ending | Yielding | None = None
     emissions: tuple[Emission, ...] = ()
+    # Of which workflow, where the writer knows: for whoever counts.
+    workflow: str | None = None
     # False when it is known that nobody waits for this run's end.
     has_parent: bool = True
 

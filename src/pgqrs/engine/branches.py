@@ -12,6 +12,8 @@ import contextvars
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
+from pgqrs.db.history import Emission
+
 current_branch: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("pgqrs_branch", default=None)
 
 
@@ -20,6 +22,13 @@ class Place(NamedTuple):
 
     step_id: str
     ordinal: int
+
+
+# The step whose body this is, its attempt, and what it has emitted: that is published if, and only if, the step is
+# recorded. None outside of steps. A step that a step's body calls is a part of it, and a plain call.
+current_body: contextvars.ContextVar[tuple[Place, int, list[Emission]] | None] = contextvars.ContextVar(
+    "pgqrs_body", default=None
+)
 
 
 class Branch:

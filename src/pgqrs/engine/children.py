@@ -13,6 +13,7 @@ from pgqrs.db.writes import StepRecord
 from pgqrs.engine.branches import Place, outside
 from pgqrs.engine.execution import Execution, Wait
 from pgqrs.engine.gathering import Gatherer
+from pgqrs.engine.observing import triggered
 from pgqrs.errors import ExecutionFailed, RunCancelled, RunNotFound
 from pgqrs.serialization import decode, encode
 from pgqrs.types import ENDED, RunStatus, StepStatus
@@ -46,7 +47,10 @@ async def spawn(execution: Execution, place: Place, workflow: str, inputs: list[
             parent_run_id=execution.claim.run_id,
         )
         pending = StepRecord(place.step_id, place.ordinal, StepStatus.PENDING)
-        run_ids = await outside(claims.spawn(execution.db, execution.claim.fence, pending, new))
+        with triggered(workflow, len(new.inputs)) as origin:
+            new = new.with_headers(origin.headers)
+            run_ids = await outside(claims.spawn(execution.db, execution.claim.fence, pending, new))
+            origin.made(run_ids or ())
     finally:
         execution.finish()
     if run_ids is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from pgqrs.db import settling
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import OUTBOX
 from pgqrs.db.writes import Ending, RunFence, Write
 from pgqrs.engine.branches import outside
+from pgqrs.engine.observing import watching
 from pgqrs.errors import ConnectionFailed, LeaseLost
 from pgqrs.types import RunStatus
 
@@ -33,6 +34,7 @@ class Committer:
         self._served = served
         # Asked once: on older Pythons asking for the loop asks the operating system for the process's id each time.
         self.loop = asyncio.get_running_loop()
+        self._meter = watching.meter
         self._gathered: list[_Item] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -102,6 +104,11 @@ class Committer:
             for item in batch:
                 await self._commit([item])
             return
+        self._tell(batch, held)
+        if self._meter is not None:
+            self._meter.committed([write for write, _ in batch if write.fence in held])
+
+    def _tell(self, batch: list[_Item], held: Container[RunFence]) -> None:
         telling = []
         for item in batch:
             write, done = item

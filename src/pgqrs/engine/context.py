@@ -7,7 +7,6 @@ import builtins
 import contextvars
 import functools
 import inspect
-import logging
 import random
 import re
 import uuid
@@ -19,14 +18,16 @@ from pgqrs import errors
 from pgqrs.db import claims
 from pgqrs.db.database import Transaction
 from pgqrs.db.history import Emission
-from pgqrs.db.tables.runs import RecordedStep
+from pgqrs.db.tables.runs import RecordedStep, origin
 from pgqrs.db.writes import StepRecord
 from pgqrs.engine import waiting
-from pgqrs.engine.branches import Place, current_branch, outside
+from pgqrs.engine.branches import Place, current_body, current_branch, outside
 from pgqrs.engine.children import Child, spawn
 from pgqrs.engine.execution import Execution, FailedStep, Wait
+from pgqrs.engine.observing import Tracer
 from pgqrs.engine.outcome import asked_delay, described, message_of, storable
 from pgqrs.engine.registry import return_type, shape_of
+from pgqrs.engine.runlog import RunLog
 from pgqrs.engine.threads import in_thread
 from pgqrs.errors import (
     ConfigError,
@@ -43,13 +44,9 @@ from pgqrs.serialization import decode, encode
 from pgqrs.types import StepStatus
 
 T = TypeVar("T")
-log = logging.getLogger("pgqrs.run")
 
 # A plain handler's context is another class with the same verbs (engine/plain.py).
 current_context: contextvars.ContextVar[Any] = contextvars.ContextVar("pgqrs_context", default=None)
-# What the body of the present step has emitted: it is published if, and only if, the step is recorded. None outside
-# of steps. A step that a step's body calls is a part of it, and a plain call.
-_emitted: contextvars.ContextVar[list[Emission] | None] = contextvars.ContextVar("pgqrs_emitted", default=None)
 
 _ONCE = RetryPolicy(max_attempts=1)
 _MOST_INPUT_BYTES = 4096
@@ -68,8 +65,9 @@ class Context:
         self.attempt = execution.claim.lease.attempts
 
     @functools.cached_property
-    def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        return logging.LoggerAdapter(log, {"run_id": self.run_id, "workflow": self.workflow})
+    def log(self) -> RunLog:
+        """Adds run, workflow, attempt and step to what is logged, and says nothing twice when the run is replayed."""
+        return RunLog(self._execution)
 
     @property
     def idempotency_key(self) -> str:
@@ -121,7 +119,9 @@ class Context:
             return self._replayed(recorded, place, function)
         attempts = (recorded.attempts if recorded else 0) + 1
         execution.begin()
-        attempt = self._attempt(place, function, args, kwargs, retry, seconds, attempts)
+        tracer = execution.tracer
+        make = self._attempt if tracer is None else functools.partial(self._traced_attempt, tracer)
+        attempt = make(place, function, args, kwargs, retry, seconds, attempts)
         if execution.is_alone:
             # In the handler's own task: no other branch can give up and end it half way.
             try:
@@ -145,6 +145,10 @@ class Context:
                 body.cancel()
             raise
 
+    async def _traced_attempt(self, tracer: Tracer, place: Place, *rest: Any) -> Any:
+        with tracer.step(self.workflow, self.run_id, place, attempt=rest[-1]):
+            return await self._attempt(place, *rest)
+
     async def _attempt(  # noqa: PLR0917 - as above
         self,
         place: Place,
@@ -161,14 +165,14 @@ class Context:
         emitted: list[Emission] = []
         began = execution.seconds()
         # The body is no branch of the handler's, whatever tasks it makes.
-        branch, outer = current_branch.set(None), _emitted.set(emitted)
+        branch, outer = current_branch.set(None), current_body.set((place, attempts, emitted))
         try:
             try:
                 body = function(*args, **kwargs) if shape.is_async else _in_thread(function, args, kwargs)
                 result = await body if seconds is None else await _within(seconds, body)
             finally:
                 current_branch.reset(branch)
-                _emitted.reset(outer)
+                current_body.reset(outer)
             text = encode(result, max_bytes=execution.config.max_payload_bytes)
             given = _small_input(args, kwargs) if args or kwargs else None
             took = execution.seconds() - began
@@ -194,6 +198,8 @@ class Context:
         text, _ = described(error)
         permanent = isinstance(error, PermanentError | SerializationError) or not retry.retries(error)
         if attempts < retry.max_attempts and not permanent:
+            if execution.tracer is not None:
+                execution.tracer.step_failed(error)
             asked = asked_delay(error)
             until = execution.now() + timedelta(seconds=retry.delay(attempts) if asked is None else asked)
             record = StepRecord(
@@ -254,12 +260,13 @@ class Context:
         pending = StepRecord(place.step_id, place.ordinal, StepStatus.PENDING)
         execution.begin()
         try:
-            output = await claims.transact(execution.db, execution.claim.fence, pending, encoded)
+            with execution.watched(place):
+                output = await claims.transact(execution.db, execution.claim.fence, pending, encoded)
+                if output is None:
+                    execution.lost = True
+                    execution.check_alive()
         finally:
             execution.finish()
-        if output is None:
-            execution.lost = True
-            execution.check_alive()
         return decode(output or "null", return_type(work))
 
     # -- events for others -------------------------------------------------------------------------------
@@ -272,9 +279,9 @@ class Context:
         name = checked_event_type(event_type)
         payload = encode(data, max_bytes=self._execution.config.max_payload_bytes)
         emission = Emission(self.run_id, name, payload)
-        emitted = _emitted.get()
-        if emitted is not None:
-            emitted.append(emission)
+        body = current_body.get()
+        if body is not None:
+            body[2].append(emission)
             return _nothing()
         return self._emit(self._execution.place(f"emit:{name}"), emission)
 
@@ -335,7 +342,8 @@ class Context:
 
     def progress(self, done: int, total: int | None = None, note: str = "") -> Awaitable[None]:
         """Shows people how far it is (`run.progress`); nothing depends on it, and a replay shows it again."""
-        return self._progress(encode({"done": done, "total": total, "note": note}))
+        shown = {"done": done, "total": total, "note": note}
+        return self._progress(encode({**origin(self._execution.claim.headers), **shown}))
 
     async def _progress(self, text: str) -> None:
         execution = self._execution
@@ -387,7 +395,7 @@ def _small_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
 
 def in_step() -> bool:
     """True in the body of a step."""
-    return _emitted.get() is not None
+    return current_body.get() is not None
 
 
 async def _within(seconds: float, body: Awaitable[Any]) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,6 +21,7 @@ from pgqrs.engine.branches import Branch, Place, branch_of, current_branch
 from pgqrs.engine.committer import Committer
 from pgqrs.engine.gathering import Gatherer
 from pgqrs.engine.heartbeat import Held
+from pgqrs.engine.observing import watching
 from pgqrs.engine.registry import Handler
 from pgqrs.errors import LeaseLost, NonDeterminism, RunCancelled
 from pgqrs.types import RunStatus, StepStatus
@@ -75,6 +77,8 @@ class Execution:
         self._held = held
         self._requested: set[str] = set()
         self._by_place = {(branch_of(s.step_id), s.ordinal): s for s in claim.steps.values() if s.ordinal >= 0}
+        # By branch: the ordinal of the last step on record. Made when somebody asks.
+        self._furthest: dict[str, int] | None = None
         self._waits: dict[str, Wait] = {}
         self._blocked: list[asyncio.Future[None]] = []
         self._in_flight = 0
@@ -85,6 +89,7 @@ class Execution:
         self._loop = committer.loop
         # How its children ended, asked for many at once.
         self.children: Gatherer[int, RunRow | None] | None = None
+        self.meter, self.tracer = watching.meter, watching.tracer
         # The task that executes it.
         self.task: asyncio.Task[Any] | None = None
         # For measuring how long something takes: seconds since no particular time.
@@ -123,6 +128,21 @@ class Execution:
     def recorded(self, place: Place) -> RecordedStep | None:
         return self.claim.steps.get(place.step_id)
 
+    def is_replaying(self) -> bool:
+        """True while the branch that asks is at a place that an earlier pass went beyond.
+
+        It did if any step of that branch from here on is on record, in whatever state. Outside of the handler's
+        branches, which is in the body of a step and in threads that a plain handler started, nothing is a replay.
+        """
+        branch = current_branch.get()
+        if branch is None or not self._by_place:
+            return False
+        if self._furthest is None:
+            self._furthest = {}
+            for path, ordinal in self._by_place:
+                self._furthest[path] = max(ordinal, self._furthest.get(path, -1))
+        return self._furthest.get(branch.path, -1) >= branch.ordinal
+
     def check_all_were_asked_for(self) -> None:
         """At the end of the handler: a completed step of its main branch that nobody asked for was removed."""
         for step in self.claim.steps.values():
@@ -148,7 +168,8 @@ class Execution:
     def write(self, step: StepRecord, emissions: Sequence[Emission] = ()) -> asyncio.Future[None]:
         """Done when it is durable; what is emitted goes into the outbox with it."""
         self.check_alive()
-        return self._committer.write(Write(self._fence, (step,), None, tuple(emissions) if emissions else ()))
+        told = tuple(emissions) if emissions else ()
+        return self._committer.write(Write(self._fence, (step,), None, told, self.handler.name))
 
     async def record(self, step: StepRecord, emissions: Sequence[Emission] = ()) -> None:
         """As `write`, and remembers when it turns out that the lease is lost."""
@@ -229,6 +250,23 @@ class Execution:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    @contextmanager
+    def watched(self, place: Place) -> Iterator[None]:
+        """Around a step that has a transaction of its own: the committer tells of the others."""
+        began = self.seconds()
+        meter, tracer, workflow = self.meter, self.tracer, self.handler.name
+        try:
+            with nullcontext() if tracer is None else tracer.step(workflow, self.claim.run_id, place, 1):
+                yield
+        except LeaseLost:
+            raise
+        except Exception:
+            if meter is not None:
+                meter.stepped(workflow, StepStatus.ERROR, self.seconds() - began)
+            raise
+        if meter is not None:
+            meter.stepped(workflow, StepStatus.SUCCESS, self.seconds() - began)
 
     # -- waiting -----------------------------------------------------------------------------------------
 

@@ -56,18 +56,34 @@ class Executor:
         Raises LeaseLost when the run is somebody else's by now: then nothing is recorded.
         """
         execution = Execution(claim, handler, db=self._db, config=self._config, committer=self._committer, held=held)
-        execution.task = asyncio.current_task(self._loop)
-        held.lost = execution.on_lost
         try:
-            # It may have been lost before anybody could be told.
-            execution.check_alive()
-            outcome, error = await self._outcome(execution, once=once)
-            held.settling = True
-            has_parent = claim.parent_run_id is not None
-            await self._committer.write(Write(claim.fence, outcome.steps, outcome.end, has_parent=has_parent))
+            if execution.meter is not None:
+                execution.meter.began(handler.name, claim.waited)
+            if execution.tracer is None:
+                return await self._execute(execution, held, once=once)
+            with execution.tracer.execute(handler.name, claim) as told:
+                outcome, error = await self._execute(execution, held, once=once)
+                told.ended(outcome.end, error)
+                return outcome, error
         finally:
             self._heartbeat.let_go(held)
             execution.close()
+
+    async def _execute(self, execution: Execution, held: Held, *, once: bool) -> tuple[Outcome, BaseException | None]:
+        claim, workflow = execution.claim, execution.handler.name
+        execution.task = asyncio.current_task(self._loop)
+        held.lost = execution.on_lost
+        # It may have been lost before anybody could be told.
+        execution.check_alive()
+        outcome, error = await self._outcome(execution, once=once)
+        held.settling = True
+        has_parent = claim.parent_run_id is not None
+        await self._committer.write(
+            Write(claim.fence, outcome.steps, outcome.end, workflow=workflow, has_parent=has_parent)
+        )
+        if execution.meter is not None and isinstance(outcome.end, Ending):
+            lasted = None if claim.started_at is None else (execution.now() - claim.started_at).total_seconds()
+            execution.meter.finished(workflow, outcome.end.status, lasted)
         return outcome, error
 
     async def _outcome(self, execution: Execution, *, once: bool) -> tuple[Outcome, BaseException | None]:

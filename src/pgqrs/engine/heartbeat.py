@@ -15,6 +15,7 @@ from pgqrs.db.driver import Driver
 from pgqrs.db.drivers import open_driver
 from pgqrs.db.tables import messages, workers
 from pgqrs.engine.lag import LAG_SECONDS, LoopWatch
+from pgqrs.engine.observing import watching
 
 log = logging.getLogger("pgqrs.worker")
 
@@ -71,12 +72,17 @@ class Heartbeat:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
+        # True while the thread waits for longer, because nothing is held.
+        self._resting = False
         # Set when the thread shall look at once: a shorter lease has come, somebody asks, or it is to end.
         self._sooner = threading.Event()
         self._asked = threading.Event()
         self._beaten = time.monotonic()
         self._complained = -math.inf
-        self._watch = LoopWatch()
+        # Since when it has failed each time; None while it does not.
+        self._failing_since: float | None = None
+        self._meter = watching.meter
+        self._watch = LoopWatch(self._meter)
         self._watching: asyncio.TimerHandle | None = None
 
     def hold(
@@ -99,13 +105,18 @@ class Heartbeat:
         with self._lock:
             self._held[message_id] = held
             self._by_run[run_id] = held
-        if lease_seconds < self._lease_seconds:
+            rested, self._resting = self._resting, False
+        if rested or lease_seconds < self._lease_seconds:
             # The thread may be in the middle of a wait that is too long for this one.
             self._sooner.set()
+        self.start()
+        return held
+
+    def start(self) -> None:
+        """The thread, which also shows that the worker is there. Idempotent; called on the loop."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="pgqrs-heartbeat", daemon=True)
             self._thread.start()
-        return held
 
     def let_go(self, held: Held) -> None:
         with self._lock:
@@ -158,6 +169,7 @@ class Heartbeat:
                         if own is None:
                             own = await self._connect()
                         await self._beat(own)
+                    self._failing_since = None
                 except Exception as error:  # noqa: BLE001 - a thread that has ended would keep no lease ever again
                     self._complain(error)
                 fencing.cancel()
@@ -166,7 +178,17 @@ class Heartbeat:
             if own is not None and own is not self._db:
                 await own.close()
 
+    @property
+    def seconds_failing(self) -> float:
+        """0 when the last one went well, or there was none yet."""
+        since = self._failing_since
+        return 0.0 if since is None else time.monotonic() - since
+
     def _complain(self, error: Exception) -> None:
+        if self._failing_since is None:
+            self._failing_since = time.monotonic()
+        if self._meter is not None:
+            self._meter.heartbeat_failed()
         if time.monotonic() - self._complained >= _COMPLAINTS_APART_SECONDS:
             self._complained = time.monotonic()
             log.warning("heartbeat failed: %s", str(error) or type(error).__name__)
@@ -190,9 +212,18 @@ class Heartbeat:
             due = min((held.due for held in self._held.values()), default=time.monotonic() + self._lease_seconds)
         return max(due - time.monotonic(), 0) + 0.01
 
+    def _until_next(self) -> float:
+        """A third of the shortest lease; a whole one while nothing is held, as it need only be seen to be there.
+
+        On SQLite each sign of life is a commit, at which every waiting worker of the file looks for work.
+        """
+        with self._lock:
+            self._resting = not self._held and self._failing_since is None
+        return self._lease_seconds if self._resting else self._patience()
+
     def _wait(self) -> bool:
-        """A third of a lease; True when it is time to end."""
-        patience = self._patience()
+        """Until the next heartbeat is due; True when it is time to end."""
+        patience = self._until_next()
         while self._sooner.wait(patience):
             self._sooner.clear()
             if self._stop.is_set():
@@ -200,7 +231,7 @@ class Heartbeat:
             if self._asked.is_set():
                 self._asked.clear()
                 return False
-            patience = self._patience()
+            patience = self._until_next()
         return self._stop.is_set()
 
     async def _connect(self) -> Driver:

@@ -6,10 +6,12 @@ import asyncio
 import logging
 import sys
 import threading
+import time
 from contextlib import suppress
 from types import FrameType
 
 from pgqrs.engine.branches import Place
+from pgqrs.engine.observing import Meter
 
 log = logging.getLogger("pgqrs.worker")
 
@@ -23,9 +25,11 @@ class LoopWatch:
     Handlers pay nothing for it: which step it is stands in the frames of the blocked thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, meter: Meter | None = None) -> None:
+        self._meter = meter
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
+        self._asked = 0.0
         self._answered = True
         self._complained = False
 
@@ -33,6 +37,7 @@ class LoopWatch:
         """From another thread, every LAG_SECONDS. Complains once for each time that the loop is blocked."""
         if self._answered:
             self._answered = self._complained = False
+            self._asked = time.monotonic()
             # A closed loop raises: nobody is left to block it.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._answer)
@@ -47,6 +52,8 @@ class LoopWatch:
                 )
 
     def _answer(self) -> None:
+        if self._meter is not None:
+            self._meter.loop_lagged(time.monotonic() - self._asked)
         self._answered = True
 
 

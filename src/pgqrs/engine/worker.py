@@ -21,6 +21,7 @@ from pgqrs.engine.executor import Executor
 from pgqrs.engine.heartbeat import Heartbeat, Held
 from pgqrs.engine.janitor import Janitor
 from pgqrs.engine.loop import Loop
+from pgqrs.engine.observing import watching
 from pgqrs.engine.outcome import without_handler
 from pgqrs.engine.polling import Idling
 from pgqrs.engine.scheduler import Scheduler
@@ -71,6 +72,9 @@ class WorkerLoop:
         self._told_to_stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._cutting = asyncio.Event()
         self._slots = Slots(concurrency, execute=self._execute, freed=self._on_freed)
+        self._meter = watching.meter
+        if self._meter is not None:
+            self._meter.serving(self._slots)
         self._freed = asyncio.Event()
         self._bell: Subscription | None = None
         self._looked_for_lost = 0.0
@@ -101,6 +105,11 @@ class WorkerLoop:
         return self._stopping.is_set()
 
     @property
+    def seconds_without_heartbeat(self) -> float:
+        """Since when the heartbeat fails; 0 when it does not."""
+        return self._heartbeat.seconds_failing
+
+    @property
     def seconds_since_claim(self) -> float:
         """Since it asked for runs and was answered; 0 while it has as many as it may."""
         return 0.0 if len(self._slots.running) >= self._slots.size else time.monotonic() - self._answered_at
@@ -109,6 +118,8 @@ class WorkerLoop:
         """Until `stop`. A cancelled worker hands back what it holds, too."""
         roles = [asyncio.create_task(role.run(), name=f"pgqrs-{role.name}") for role in self._roles]
         self._db.hints.watchers.append(self._heartbeat.heard)
+        # Also while it holds nothing: who looks at the workers must see that it is there.
+        self._heartbeat.start()
         try:
             await self._serve_until_stopped()
             await self._drain(self._grace_seconds)
@@ -124,6 +135,7 @@ class WorkerLoop:
                 await asyncio.gather(*roles, return_exceptions=True)
 
     async def _say_goodbye(self, roles: Sequence[asyncio.Task[None]]) -> None:
+        self._leave()
         await self._hand_back_the_rest()
         await asyncio.gather(*roles, return_exceptions=True)
         await asyncio.to_thread(self._heartbeat.close)
@@ -188,8 +200,13 @@ class WorkerLoop:
         finally:
             self._db.hints.watchers.remove(self._heartbeat.heard)
 
+    def _leave(self) -> None:
+        if self._meter is not None:
+            self._meter.left(self._slots)
+
     async def close(self) -> None:
         """After `run_until_idle`: the thread and the worker's row."""
+        self._leave()
         await self._hand_back_the_rest()
         await asyncio.to_thread(self._heartbeat.close)
         await _quietly(workers.stop(self._db, self.worker_id))
@@ -271,6 +288,8 @@ class WorkerLoop:
                 (end, _), _ = await self._executor.execute(claim, handler, held)
         except LeaseLost as error:
             log.warning("run %d: %s", claim.run_id, error)
+            if self._meter is not None:
+                self._meter.lease_lost()
             return
         except PgqrsError as error:
             # Not recorded: the lease runs out, and the run is tried again.
@@ -285,8 +304,11 @@ class WorkerLoop:
         self._heartbeat.let_go(held)
         before = await runs.get(self._db, claim.run_id)
         end = without_handler(before, now=claim.now, grace_seconds=self._config.no_handler_grace_seconds)
-        log.warning("run %d: no handler for workflow %r here", claim.run_id, self.service.name(claim.workflow_id))
+        workflow = self.service.name(claim.workflow_id)
+        log.warning("run %d: no handler for workflow %r here", claim.run_id, workflow)
         await self._committer.write(Write(claim.fence, end=end))
+        if self._meter is not None and isinstance(end, Ending):
+            self._meter.finished(workflow, end.status, None)
         return end
 
     async def _end_lost(self) -> None:
@@ -299,6 +321,9 @@ class WorkerLoop:
         if ended:
             log.warning("runs %s ended in ERROR: their workers were lost in every attempt", ended)
             self._db.hints.announce([-run_id for run_id in ended])
+            if self._meter is not None:
+                for row in await runs.several(self._db, ended):
+                    self._meter.finished(row.workflow, row.status, None)
 
     async def _drain(self, seconds: float) -> None:
         """Lets what is running finish, for as long as it may; what was only leased ahead goes back at once."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import starmap
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -46,6 +47,8 @@ class Lease(NamedTuple):
     taken_from: int | None = None
     # Since when it had been visible (PostgreSQL).
     due_at: datetime | None = None
+    # For how many seconds it had been visible (SQLite, Turso).
+    waited: float | None = None
 
     @property
     def fence(self) -> Fence:
@@ -124,14 +127,14 @@ async def lease(
         worker_id=worker_id,
     )
     by_id = {row[0]: row for row in taken}
-    return [Lease._make((*by_id[message_id], leased_by, None)) for message_id, _, leased_by in picked]
+    return [Lease._make((*by_id[id_], leased_by, None, waited)) for id_, _, leased_by, waited in picked]
 
 
 def _in_order(rows: list[Row]) -> list[Lease]:
     """By priority, then age; the order in which an update returns its rows is not promised."""
     rows.sort(key=_AGE)
     rows.sort(key=_PRIORITY, reverse=True)
-    return list(map(Lease._make, rows))
+    return list(starmap(Lease, rows))
 
 
 def _within_limits(picked: Sequence[Row], queues: Sequence[Source]) -> list[Row]:

@@ -43,7 +43,7 @@ with recursive
 {include _levels}
     order by 2 desc, 3 limit 1000000
 )
-select m.message_id, m.queue_id, m.leased_by
+select m.message_id, m.queue_id, m.leased_by, {seconds {now} since m.visible_after} as waited
 from levels
 cross join pgqrs_messages as m
 where m.queue_id = levels.queue_id

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from pgqrs.db.database import Database, Kind, store_call
 from pgqrs.db.queries import load
-from pgqrs.errors import RunNotFound
+from pgqrs.errors import RunNotFound, SerializationError
+from pgqrs.serialization import decode, encode
 from pgqrs.types import RunStatus, StepStatus
 
 _SQL = load(__package__, "runs")
+
+_ORIGIN = ("traceparent", "tracestate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,5 +138,32 @@ async def steps_in_brief(db: Database, run_ids: Sequence[int]) -> dict[int, list
 
 
 def _row(row: Sequence[object]) -> RunRow:
-    run_id, workflow, status, *rest = row
-    return RunRow(run_id, workflow, RunStatus(str(status)), *rest)  # type: ignore[arg-type]
+    run_id, workflow, status, *rest, headers = row
+    found = (run_id, workflow, RunStatus(str(status)), *rest, progress_in(headers))  # type: ignore[arg-type]
+    return RunRow(*found)  # type: ignore[arg-type]
+
+
+def progress_in(headers: str | None) -> str | None:
+    """What the handler showed of its progress: the headers without the run's origin."""
+    found = _with_origin(headers)
+    if not found:
+        return headers
+    left = {name: value for name, value in found.items() if name not in _ORIGIN}
+    return encode(left) if left else None
+
+
+def origin(headers: str | None) -> dict[str, str]:
+    """Where the run comes from, as W3C Trace Context has it: `traceparent`, and perhaps `tracestate`."""
+    return {name: value for name, value in _with_origin(headers).items() if name in _ORIGIN}
+
+
+def _with_origin(headers: str | None) -> dict[str, Any]:
+    """The headers, if there is an origin in them. Most have none, and are not decoded for that."""
+    if headers is None or '"traceparent"' not in headers:
+        return {}
+    try:
+        found = decode(headers)
+    except SerializationError:
+        # Somebody wrote into the table: neither a list nor a run shall fail for it.
+        return {}
+    return found if isinstance(found, dict) and isinstance(found.get("traceparent"), str) else {}
