@@ -34,8 +34,8 @@ _HOMES = {
         AlreadyCompleted ConfigError ConnectionFailed ExecutionFailed IdempotencyConflict InvalidTransition
         LeaseLost NoActiveWorker NonDeterminism NotFound PauseError PayloadTooLarge PermanentError
         PgqrsError PublishFailed QueueNotFound RunCancelled RunDeleted RunNotFound ScheduleNotFound
-        SchemaMismatch SchemaNotInstalled SerializationError StepFailed TransientError WaitTimeout
-        WorkflowNotFound
+        SchemaMismatch SchemaNotInstalled SerializationError StepFailed StorePromoted TransientError
+        WaitTimeout WorkflowNotFound
     """,
     "filters": "RunFilter",
     "reports": """

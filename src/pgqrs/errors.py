@@ -5,6 +5,7 @@ PgqrsError
 ├── ConnectionFailed            the database cannot be reached, or a reply was lost
 ├── SchemaNotInstalled          the tables are not there
 ├── SchemaMismatch              the tables are of another version than this code
+├── StorePromoted               what was in this database is in another one now
 ├── NotFound
 │   ├── QueueNotFound
 │   ├── WorkflowNotFound
@@ -27,7 +28,8 @@ PgqrsError
 
 What handlers raise: PermanentError, TransientError, PauseError (also under PgqrsError).
 
-Messages name the thing, what was wrong and the way out; fields carry the data, so that nobody parses text.
+Messages name the thing, what was wrong and the way out; fields carry the data, so that nobody parses text. Programs
+that cannot see the class (HTTP, scripts) get its `code_of`; `pgqrs explain CODE` says more about it.
 """
 
 from __future__ import annotations
@@ -69,6 +71,18 @@ class SchemaMismatch(PgqrsError):
         super().__init__(message)
         self.found = found
         self.expected = expected
+
+
+class StorePromoted(PgqrsError):
+    """What was in this database is in another one now; nothing can be written here any more."""
+
+    def __init__(self, where: str, *, promoted_to: str, schema: str) -> None:
+        super().__init__(
+            f"{where} was promoted: its runs and messages are in {promoted_to}, schema {schema!r}, now; "
+            "set PGQRS_DSN to that"
+        )
+        self.promoted_to = promoted_to
+        self.schema = schema
 
 
 class NotFound(PgqrsError):
@@ -261,7 +275,13 @@ class PauseError(PgqrsError):
         self.resume_condition = resume_condition
 
 
-def code_of(error: type[PgqrsError] | PgqrsError) -> str:
-    """The stable name of a kind of error: `InvalidTransition` is `invalid-transition`."""
+def code_of(error: type[BaseException] | BaseException) -> str:
+    """The stable name of a kind of error: `InvalidTransition` is `invalid-transition`.
+
+    A class of the user's below one of ours has the name of ours; what is not ours at all is `unexpected`.
+    """
     kind = error if isinstance(error, type) else type(error)
-    return re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower()
+    for each in kind.__mro__:
+        if each.__module__ == __name__ and not each.__name__.startswith("_"):
+            return re.sub(r"(?<!^)(?=[A-Z])", "-", each.__name__).lower()
+    return "unexpected"

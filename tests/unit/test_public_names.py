@@ -19,7 +19,7 @@ Schedule ScheduleNotFound ScheduleSlot Schedules SlotState schedules
 WorkerStatus WorkflowNotFound __version__ admin connect connect_with using
 CallablePublisher Dispatcher HttpPublisher NotifyPublisher OutboxCounts OutboxEvent PublishFailed Publisher dispatcher verify_signature
 Retention RetentionPolicy RetentionReport retention
-InvariantReport Unjudged Violation
+InvariantReport Unjudged Violation StorePromoted
 """
 
 

@@ -40,6 +40,7 @@ _CODES: tuple[tuple[type[errors.PgqrsError], int], ...] = (
     (errors.SerializationError, USAGE),
     (errors.SchemaNotInstalled, DATABASE),
     (errors.SchemaMismatch, DATABASE),
+    (errors.StorePromoted, DATABASE),
     (errors.ConnectionFailed, DATABASE),
 )
 

@@ -30,6 +30,7 @@ _STATUS: tuple[tuple[type[errors.PgqrsError], int], ...] = (
     (errors.ConnectionFailed, 503),
     (errors.SchemaNotInstalled, 503),
     (errors.SchemaMismatch, 503),
+    (errors.StorePromoted, 503),
 )
 
 

@@ -1,0 +1,284 @@
+"""What errors and the causes of `why` mean, why they happen, and what to do: for `pgqrs explain` and the reference.
+
+The code of an error is `errors.code_of` it; the code of a cause is the word that `why` gives. Both stay the same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Explanation(NamedTuple):
+    """A code, and three sentences for people."""
+
+    code: str
+    # error, cause, check (of doctor), invariant or rule (of lint)
+    kind: str
+    means: str
+    happens: str
+    do: str
+
+
+_ERRORS: dict[str, tuple[str, str, str]] = {
+    "pgqrs-error": (
+        "Something that pgqrs noticed itself; the message says what.",
+        "All other errors are kinds of this one: catching it catches them all.",
+        "Read the message; it names the thing and the way out.",
+    ),
+    "config-error": (
+        "A setting, a name or an argument cannot be right. Nothing was written.",
+        "A DSN, a variable, a line of [tool.pgqrs], a name with characters that may not be in it.",
+        "Correct what the message names. `pgqrs config show` says where each setting comes from.",
+    ),
+    "connection-failed": (
+        "The database cannot be reached, or the connection broke. If `ambiguous`, the call may be carried out.",
+        "The server is down or refuses, the file is locked by a long transaction, the disk is full or read-only.",
+        "`pgqrs doctor` tells what it can reach. Workers go on trying by themselves; what was acknowledged is safe.",
+    ),
+    "schema-not-installed": (
+        "The tables of pgqrs are not in this database, or not in this schema.",
+        "A new PostgreSQL database, another --schema than usual, a DSN of another database.",
+        "Run `pgqrs install` with the same DSN and schema, or connect with install=True.",
+    ),
+    "schema-mismatch": (
+        "The tables are of another version, or another shape, than this code works with.",
+        "pgqrs was upgraded and the tables were not, or the other way round; or somebody changed them by hand.",
+        "Older tables: `pgqrs install`. Newer ones: upgrade pgqrs here. `pgqrs schema verify` names what is missing.",
+    ),
+    "store-promoted": (
+        "`pgqrs promote` has moved all that was in this file to PostgreSQL; it is not used any more.",
+        "A process still has the old DSN.",
+        "Set PGQRS_DSN, or what you connect with, to the database that the message names; start the process again.",
+    ),
+    "not-found": (
+        "Something was named that does not exist.",
+        "A misspelt name, an id of another database, or retention has deleted it.",
+        "Look at the list: `pgqrs queue list`, `pgqrs workflow list`, `pgqrs run list`.",
+    ),
+    "queue-not-found": (
+        "There is no queue of that name.",
+        "It was never created in this database, or its name is misspelt.",
+        "`pgqrs queue create NAME`, or store.create_queue(...). `pgqrs queue list` shows those that are there.",
+    ),
+    "workflow-not-found": (
+        "There is no workflow of that name.",
+        "No worker with its code has ever started here, and nobody created it; or its name is misspelt.",
+        "Start a worker that has its code, or `pgqrs workflow create NAME`. `pgqrs workflow list` shows them all.",
+    ),
+    "schedule-not-found": (
+        "There is no schedule of that name.",
+        "It was deleted, or its name is misspelt.",
+        "`pgqrs schedule list` shows those that are there; `pgqrs schedule create` makes one.",
+    ),
+    "run-not-found": (
+        "There is no run of that id, or it is a run of another workflow.",
+        "The id is one of another database, or retention has deleted the run for good.",
+        "`pgqrs run list` finds runs; `pgqrs run get ID` looks at one whatever its workflow is.",
+    ),
+    "run-deleted": (
+        "The run was there, and somebody deleted it before it ended.",
+        "`pgqrs run delete`, with the reason that the message shows.",
+        "`pgqrs run restore ID` takes that back, until retention removes it for good.",
+    ),
+    "no-active-worker": (
+        "The run was not triggered: nobody is there who would execute it, and the trigger asked to be told.",
+        "require_worker=True or Config(require_workers=True), and no live worker serves the workflow.",
+        "Start one with `pgqrs worker run APP`, or trigger without require_worker: the run then waits for one.",
+    ),
+    "idempotency-conflict": (
+        "The idempotency key belongs to another run: one of another workflow, or with another input.",
+        "Two different requests were given one key; or the code that makes the input has changed between two tries.",
+        "Use a key for each request. To free a key, delete the run that has it.",
+    ),
+    "invalid-transition": (
+        "The thing is not in a state that allows this; nothing was changed.",
+        "A run that has ended cannot be cancelled or signalled; a queue that holds messages cannot be deleted.",
+        "`pgqrs run get ID` shows its status and its allowed_actions.",
+    ),
+    "already-completed": (
+        "The run has ended in SUCCESS: there is nothing to restart.",
+        "A restart, or a direct call, of a run that has its result already.",
+        "Take the result: `pgqrs run result ID`. To run it again from the start: `pgqrs run reset ID`.",
+    ),
+    "step-failed": (
+        "A step is on record as failed, and the handler's module does not know the class of its error.",
+        "A replay raises the recorded error once more; its class was not found by name, so this one stands for it.",
+        "Catch StepFailed and look at its `kind`, or import the class where the handler is defined.",
+    ),
+    "execution-failed": (
+        "The run that was waited for has ended in ERROR.",
+        "Its handler raised a PermanentError, or failed in each of max_attempts attempts.",
+        "`pgqrs run get ID` shows the error, `pgqrs run steps ID` where it was. Mended: `pgqrs run restart ID`.",
+    ),
+    "run-cancelled": (
+        "The run that was waited for was cancelled.",
+        "Somebody cancelled it, or its parent; the message has the reason.",
+        "`pgqrs run events ID` tells who. `pgqrs run restart ID` goes on from where it was.",
+    ),
+    "wait-timeout": (
+        "What was waited for did not happen in time. It may still happen.",
+        "The timeout is over; the run goes on, or does not move.",
+        "`pgqrs run why ID` says why it does not move. Wait again, with a longer timeout.",
+    ),
+    "serialization-error": (
+        "A value would not come back as it went in; `path` says where it is. Nothing was written.",
+        "NaN, a lone surrogate, a NUL character, a type that is not known, a stored text of another type.",
+        "Pass plain data, a dataclass, an attrs, msgspec or pydantic class: see docs/reference/values.md.",
+    ),
+    "payload-too-large": (
+        "The encoded value is larger than max_payload_bytes. Nothing was written.",
+        "An input, a result or a message of more than 2 MiB, unless the setting says otherwise.",
+        "Store it elsewhere and pass a reference; or raise PGQRS_MAX_PAYLOAD_BYTES.",
+    ),
+    "lease-lost": (
+        "Somebody else holds the message now, or it is gone; what was to be written was not.",
+        "The process stood still for longer than its lease, the database was away, or somebody cancelled the run.",
+        "Nothing: whoever holds it goes on. If it happens often: a longer lease_seconds, or shorter steps.",
+    ),
+    "publish-failed": (
+        "A receiver did not take an event of the outbox.",
+        "It answered with an error, not at all, or its address is one that may not be called.",
+        "The dispatcher tries again by itself. `pgqrs outbox dead` shows what it gave up; `outbox replay`.",
+    ),
+    "non-determinism": (
+        "A replay asked for other steps than are on record. The run is parked and nothing of it is lost.",
+        "Its code was changed while it was under way, or depends on the clock, on chance or on a set's order.",
+        "`pgqrs lint` finds most causes. Deploy the code that the run was started with, or `pgqrs run reset ID`.",
+    ),
+    "permanent-error": (
+        "A handler said that trying again will not help; the run ends in ERROR.",
+        "Your code raised it.",
+        "Mend what the message names, then `pgqrs run restart ID`.",
+    ),
+    "transient-error": (
+        "A handler asked to be tried again later.",
+        "Your code raised it; `retry_after` says when, else the usual backoff does.",
+        "Nothing: it is tried again until max_attempts.",
+    ),
+    "pause-error": (
+        "A handler asked to wait for something outside.",
+        "Your code raised it; the run is PAUSED.",
+        "`pgqrs run resume ID` lets it go on.",
+    ),
+    "unexpected": (
+        "Something that pgqrs did not raise on purpose.",
+        "An error of your own code, of a library, or a bug of ours.",
+        "The traceback says where. If it is in pgqrs, please report it.",
+    ),
+}
+
+_CAUSES: dict[str, tuple[str, str, str]] = {
+    "deleted": (
+        "The run was deleted: no worker can take it.",
+        "`pgqrs run delete`, or a bulk deletion.",
+        "`pgqrs run restore ID`, until retention removes it for good.",
+    ),
+    "succeeded": (
+        "The run has ended in SUCCESS.",
+        "Its handler returned.",
+        "Nothing. `pgqrs run result ID` prints what it returned.",
+    ),
+    "cancelled": (
+        "The run was cancelled.",
+        "Somebody cancelled it or its parent.",
+        "`pgqrs run restart ID` goes on from where it was.",
+    ),
+    "failed": (
+        "The run has ended in ERROR.",
+        "Its handler failed in each of its attempts, or for good.",
+        "Mend the cause, then `pgqrs run restart ID`: completed steps are kept.",
+    ),
+    "dead_letter": (
+        "The run has ended in ERROR because its worker was lost in every attempt.",
+        "Something in it kills the process: memory, a crash in a library, a machine that goes away.",
+        "Look at the workers' logs at its attempts; then `pgqrs run restart ID`.",
+    ),
+    "queue_paused": (
+        "Nothing is taken from its queue.",
+        "`pgqrs queue pause` or `pgqrs workflow pause`.",
+        "`pgqrs queue resume NAME`.",
+    ),
+    "leased": (
+        "A worker is at work on it, and renews its lease.",
+        "A step takes its time.",
+        "Nothing. `pgqrs run steps ID` shows how far it is.",
+    ),
+    "holder_silent": (
+        "A worker holds it, and has not been heard of for three leases.",
+        "The process is gone, stands still, or cannot reach the database.",
+        "Nothing: another worker takes over when the lease ends. Sooner: `pgqrs worker release WORKER`.",
+    ),
+    "no_worker": (
+        "No worker that is registered serves its workflow.",
+        "None has been started with its code, or those that were have stopped.",
+        "`pgqrs worker run APP`, with an application that has the workflow.",
+    ),
+    "workers_stale": (
+        "The workers of its workflow never said goodbye, but have not been heard of for three leases.",
+        "They were killed, or cannot reach the database.",
+        "Start them again: `pgqrs worker run APP`.",
+    ),
+    "no_handler": (
+        "Workers take its workflow by its prefix, but have no code for it.",
+        "The code that has it is not deployed there yet, or was renamed.",
+        "Deploy the code. After no_handler_grace_seconds the run ends in ERROR; `pgqrs run restart ID` then.",
+    ),
+    "parked": (
+        "Its code asks for other steps than are on record.",
+        "The handler was changed while the run was under way, or is not deterministic.",
+        "Deploy the code that it was started with, or `pgqrs run reset ID`. More: `pgqrs explain non-determinism`.",
+    ),
+    "paused": (
+        "Somebody paused it.",
+        "`pgqrs run pause`, with the reason that is shown.",
+        "`pgqrs run resume ID`.",
+    ),
+    "waiting_for_children": (
+        "It waits for runs that it spawned.",
+        "They have not ended yet.",
+        "`pgqrs run why CHILD` asks the same of the first of them.",
+    ),
+    "waiting_for_signal": (
+        "It waits for a signal, perhaps up to a deadline.",
+        "ctx.wait_for(NAME) in its handler.",
+        "`pgqrs run signal ID NAME`, or `pgqrs run approve ID`.",
+    ),
+    "waiting_for_person": (
+        "It waits for a person.",
+        "ctx.pause(...) or a PauseError in its handler.",
+        "`pgqrs run resume ID`, with --step and --data where it asks for an answer.",
+    ),
+    "asleep": (
+        "It sleeps until the time that is shown.",
+        "ctx.sleep(...) in its handler.",
+        "Nothing: it wakes by itself. Sooner: `pgqrs run resume ID`.",
+    ),
+    "backing_off": (
+        "It failed, and is tried again at the time that is shown.",
+        "An error that may go away by itself.",
+        "Nothing, or mend the cause. `pgqrs run restart ID` does not wait.",
+    ),
+    "scheduled": (
+        "It is to begin later.",
+        "It was triggered with --at or --in, or a worker had no code for it a moment ago.",
+        "Nothing.",
+    ),
+    "lease_expired": (
+        "Its worker's lease ran out.",
+        "The worker was lost, or stood still.",
+        "Nothing: the next worker that looks takes it; after its last attempt it ends in ERROR.",
+    ),
+    "ready": (
+        "It is due, and waits for a free worker.",
+        "The workers have as many runs as they may, or have not looked yet.",
+        "Nothing; if it takes long, more workers or a higher --concurrency.",
+    ),
+}
+
+
+def _of(kind: str, texts: dict[str, tuple[str, str, str]]) -> dict[str, Explanation]:
+    return {code: Explanation(code, kind, *text) for code, text in texts.items()}
+
+
+ERRORS = _of("error", _ERRORS)
+CAUSES = _of("cause", _CAUSES)
