@@ -163,6 +163,18 @@ async def test_a_new_file_belongs_to_its_owner_alone(db):
     assert stat.S_IMODE(Path(db.file.path).stat().st_mode) == 0o600
 
 
+@pytest.mark.backends("sqlite", "turso")
+async def test_what_stands_beside_the_file_belongs_to_its_owner_too(backend, tmp_path):
+    """The write-ahead log holds payloads, as the file does."""
+    async with pgqrs.connect(f"{backend}:///{tmp_path / 'app.db'}") as store:
+        await store.create_queue("tasks")
+
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.glob("app.db*")}
+
+    assert set(modes.values()) == {0o600}
+    assert "app.db-wal" in modes
+
+
 async def test_a_closed_store_says_so(db):
     await db.close()
     await db.close()

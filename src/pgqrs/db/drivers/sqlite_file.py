@@ -94,9 +94,8 @@ class SQLiteFile:
         file = Path(self.path)
         if not file.parent.is_dir():
             raise ConnectionFailed(f"the folder {str(file.parent)!r} does not exist; make it first")
-        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
         try:
-            os.close(os.open(file, flags, 0o600))
+            make_for_owner(file)
         except FileExistsError:
             if file.is_symlink() and not file.exists():
                 raise ConnectionFailed(f"{self.path!r} is a link that leads nowhere; name the file itself") from None
@@ -166,6 +165,11 @@ class SQLiteFile:
         outcome = "the disk did not confirm it, so it may be written or not" if in_doubt else _NOTHING_WRITTEN
         text = f"{self.library} could not use {self.path!r}: {error}; {outcome}"
         return _caused(ConnectionFailed(text, ambiguous=in_doubt), error)
+
+
+def make_for_owner(file: Path) -> None:
+    """An empty file that nobody else can read; FileExistsError when there is one."""
+    os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o600))
 
 
 def _caused(error: PgqrsError, by: BaseException) -> PgqrsError:

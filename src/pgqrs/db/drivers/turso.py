@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, ClassVar
 
 import turso
 
 from pgqrs.db.drivers.sqlite import SQLiteDriver
-from pgqrs.db.drivers.sqlite_file import SQLiteFile
+from pgqrs.db.drivers.sqlite_file import SQLiteFile, make_for_owner
 from pgqrs.errors import ConnectionFailed
 
 
@@ -21,6 +23,13 @@ class TursoFile(SQLiteFile):
     def connect(self) -> Any:
         self.claim()
         return self.configured(lambda: turso.connect(self.path, isolation_level=None))
+
+    def claim(self) -> None:
+        super().claim()
+        if not self.in_memory:
+            # pyturso would make it for everybody to read, whatever the file is; SQLite does as with the file.
+            with suppress(FileExistsError):
+                make_for_owner(Path(f"{self.real_path}-wal"))
 
     def translated(self, error: BaseException, *, in_doubt: bool = False) -> BaseException:
         if type(error).__module__ == "turso" and not isinstance(error, turso.Error):
