@@ -14,6 +14,7 @@ _HOMES = {
     "api.dispatcher": "Dispatcher dispatcher",
     "api.message": "Message",
     "api.metrics": "workflow_metrics",
+    "api.peek": "MessagePage",
     "api.producer": "Producer",
     "api.retention": "Retention retention",
     "api.run": "Run",
@@ -39,14 +40,14 @@ _HOMES = {
     """,
     "filters": "RunFilter",
     "reports": """
-        BulkReason BulkResult CappedCount FailureGroup InvariantReport LiveRuns OutboxCounts OutboxStats
-        QueueDepth QueueMetrics RetentionPolicy RetentionReport ScheduleStats StoreStats Unjudged Violation
-        Why WorkerHealth WorkflowMetrics
+        BulkReason BulkResult CappedCount DoctorFinding DoctorReport FailureGroup InvariantReport Level LiveRuns
+        OutboxCounts OutboxStats PromotionReport QueueDepth QueueMetrics RetentionPolicy RetentionReport
+        ScheduleStats StoreStats TableCopy Unjudged Violation Why WorkerHealth WorkflowMetrics
     """,
     "retry": "RetryPolicy",
     "types": """
-        DeadLetter Event OutboxEvent RunStatus RunSummary Schedule ScheduleSlot SlotState Step StepStatus
-        WorkerInfo WorkerStatus
+        DeadLetter Event MessageState OutboxEvent QueuedMessage RunStatus RunSummary Schedule ScheduleSlot SlotState
+        Step StepStatus WorkerInfo WorkerStatus
     """,
 }
 # `Context=PyWorkflow`: known outside by another name.

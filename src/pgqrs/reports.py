@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 from pgqrs.types import RunStatus
 
@@ -267,3 +268,82 @@ class InvariantReport(list[Violation]):
 
     def __str__(self) -> str:
         return "\n".join(map(str, self)) or "all that can be judged holds"
+
+
+@dataclass(frozen=True, slots=True)
+class TableCopy:
+    """One table of a promotion. The checksum is over every value of every row, and the same on both sides."""
+
+    table: str
+    rows: int
+    # Of the texts and numbers in it, about.
+    bytes: int
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromotionReport:
+    """What a promotion copied, or would (`dry_run`)."""
+
+    promotion: str
+    source: str
+    target: str
+    schema: str
+    dry_run: bool
+    tables: tuple[TableCopy, ...]
+    # Messages that somebody held: they are due again when the lease that they had is over, the attempt not counted.
+    handed_back: int = 0
+    # An earlier call had done it all.
+    already_done: bool = False
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.tables)
+
+    @property
+    def bytes(self) -> int:
+        return sum(each.bytes for each in self.tables)
+
+    def __str__(self) -> str:
+        what = f"{self.rows:,} rows from {self.source} to {self.target}, schema {self.schema}"
+        if self.already_done:
+            return f"{self.source} was promoted to {self.target}, schema {self.schema}, before: nothing was done"
+        return f"would copy {what}" if self.dry_run else f"copied {what}, and verified them"
+
+
+class Level(StrEnum):
+    """How a finding of the doctor is to be taken."""
+
+    OK = "ok"
+    WARN = "warn"  # something to look at, before it becomes worse
+    BAD = "bad"  # something is wrong, or what is promised does not hold
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorFinding:
+    """One thing that was looked at: its code (`pgqrs explain CODE`), how it is, why that matters, what to do."""
+
+    code: str
+    level: Level
+    what: str
+    why: str | None = None
+    fix: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.level}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorReport:
+    """Everything that was looked at, in the order in which one would mend it."""
+
+    findings: tuple[DoctorFinding, ...]
+    # That of the worst finding.
+    level: Level = field(init=False)
+
+    def __post_init__(self) -> None:
+        worst = max((each.level for each in self.findings), key=list(Level).index, default=Level.OK)
+        object.__setattr__(self, "level", worst)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.findings))

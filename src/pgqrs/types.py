@@ -53,6 +53,45 @@ class WorkerInfo:
     info: dict[str, Any]
 
 
+class MessageState(StrEnum):
+    """What a live message is doing. They are told apart by its times and counts: nothing is stored."""
+
+    READY = "ready"
+    SCHEDULED = "scheduled"
+    LEASED = "leased"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedMessage:
+    """A live message, as whoever looks into its queue sees it."""
+
+    id: int
+    queue: str
+    payload_text: str
+    # Of the run whose turn it is, in the queue of a workflow.
+    run_id: int | None
+    priority: int
+    state: MessageState
+    # When it may be taken (again).
+    visible_after: datetime
+    enqueued_at: datetime
+    attempts: int
+    max_attempts: int
+    lease_token: int
+    leased_by: int | None
+
+    @property
+    def payload(self) -> Any:
+        """What was enqueued. Raises SerializationError if the stored text cannot be read."""
+        return decode(self.payload_text)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """It was read as often as it may be: it is in its last lease, or dead."""
+        return self.attempts >= self.max_attempts
+
+
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A message that was read `max_attempts` times and never archived."""

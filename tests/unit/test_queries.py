@@ -46,6 +46,14 @@ OVERRIDES: dict[str, set[str]] = {
     "triggering.postgres.sql": {"trigger_runs"},  # the statements of a trigger in one
     "outbox.postgres.sql": {"notify"},  # there is nothing like it elsewhere
     "queues.postgres.sql": {"lock_queue"},
+    "doctoring.postgres.sql": {  # what only a server can be asked
+        "server",
+        "line",
+        "dead_rows",
+        "oldest_transaction",
+        "oldest_prepared",
+        "tables_named",
+    },
 }
 
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pgqrs.api import doctor, peek
 from pgqrs.api.arguments import checked_batch, checked_whole
 from pgqrs.api.direct import RunContext, create_run
 from pgqrs.api.metrics import MetricsVerbs
 from pgqrs.api.outbox_admin import OutboxAdmin
+from pgqrs.api.peek import MessagePage
 from pgqrs.api.search import OnProgress, SearchVerbs
 from pgqrs.api.store import Store
 from pgqrs.clock import DatabaseClock
 from pgqrs.config import Config
-from pgqrs.db import invariants, legacy, migrations
+from pgqrs.db import hints, invariants, legacy, migrations
 from pgqrs.db.drivers.sqlite import SQLiteDriver
 from pgqrs.db.tables import messages, queues, workers
-from pgqrs.errors import SchemaMismatch
+from pgqrs.errors import InvalidTransition, NotFound, SchemaMismatch
 from pgqrs.names import checked_name
-from pgqrs.reports import InvariantReport, QueueMetrics
+from pgqrs.reports import DoctorReport, InvariantReport, QueueMetrics
 from pgqrs.types import DeadLetter, WorkerInfo
 
 # Beyond this one transaction holds the SQLite writer, or PostgreSQL's locks, longer than a lease should wait.
@@ -65,6 +67,14 @@ class Admin(SearchVerbs, MetricsVerbs):
         Reads every table, in short read-only transactions: safe while workers work. See docs/reference/invariants.md.
         """
         return await invariants.check(await self._store.ready())
+
+    async def doctor(self, *, verify: bool = False) -> DoctorReport:
+        """What is well and what is not, with the command that mends it. `verify` also checks the invariants."""
+        return await doctor.examine(self, verify=verify)
+
+    @property
+    def store(self) -> Store:
+        return self._store
 
     # -- workflows ---------------------------------------------------------------------------------------
 
@@ -123,6 +133,10 @@ class Admin(SearchVerbs, MetricsVerbs):
         """Removes the queue with its archive; refuses while it holds messages unless `force`."""
         return await queues.delete(await self._store.ready(), _named(queue), force=force)
 
+    async def peek(self, queue: str, *, limit: int = 100, cursor: str | None = None) -> MessagePage:
+        """What is live in a queue, in the order in which it would be taken. `page.next_cursor` leads on."""
+        return await peek.peek(self._store, queue, limit=limit, cursor=cursor)
+
     # -- dead letters ------------------------------------------------------------------------------------
 
     async def dead_letters(
@@ -158,6 +172,29 @@ class Admin(SearchVerbs, MetricsVerbs):
         db = await self._store.ready()
         queue_id = None if queue is None else (await queues.get(db, _named(queue))).queue_id
         return await workers.list_all(db, queue_id=queue_id)
+
+    async def worker(self, worker_id: int) -> WorkerInfo:
+        """One worker. Raises NotFound."""
+        found = await workers.list_all(await self._store.ready(), worker_id=_checked_id("worker_id", worker_id))
+        if not found:
+            raise NotFound(f"no worker {worker_id}; it never registered here, or retention has deleted it")
+        return found[0]
+
+    async def stop_worker(self, worker_id: int) -> WorkerInfo:
+        """Tells a worker, wherever it runs, to take nothing more, finish what it has and end; returns at once.
+
+        It hears of it within a third of its lease. Raises NotFound, and InvalidTransition for a consumer of a plain
+        queue: that is a part of somebody's program, which does not ask.
+        """
+        found = await self.worker(worker_id)
+        if found.info.get("handlers") is None:
+            raise InvalidTransition(
+                f"worker {worker_id} is a consumer of queue {found.queue!r}; its program has to close it"
+            )
+        db = await self._store.ready()
+        await workers.stop(db, worker_id)
+        db.hints.announce([hints.WORKERS])
+        return await self.worker(worker_id)
 
     async def release_worker_messages(self, worker_id: int) -> int:
         """Everything that a worker holds comes back at once, its attempt not counted; returns how many."""

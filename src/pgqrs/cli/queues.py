@@ -29,6 +29,15 @@ LIST = (
     column("dead", right=True),
     column("oldest ready, s", "oldest_ready_age_seconds", right=True),
 )
+MESSAGES = (
+    column("message", "id", right=True),
+    column("state"),
+    column("priority", right=True),
+    Column("attempts", lambda message: f"{message['attempts']}/{message['max_attempts']}", right=True),
+    column("visible after", "visible_after"),
+    column("worker", "leased_by", right=True),
+    column("payload"),
+)
 DEAD = (
     column("message", "id", right=True),
     Column("dead since", age("dead_since"), right=True),
@@ -121,6 +130,17 @@ def send(
             output.one({"message_id": message_id, "queue": queue})
 
     with_store(work)
+
+
+@queues.command("peek")
+def peek(queue: Name, limit: Limit = 20, cursor: str | None = None) -> None:
+    """What is in it, in the order in which it would be taken; nothing is taken."""
+
+    async def work(admin: Admin) -> None:
+        page = await admin.peek(queue, limit=limit, cursor=cursor)
+        output.items(output.body(page), MESSAGES, key="id", next_cursor=page.next_cursor, paged=True)
+
+    with_admin(work)
 
 
 @queues.command("dead")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +14,7 @@ from pgqrs.cli.acting import act_on, answer, bulk, confirm, named_runs
 from pgqrs.cli.choosing import chooses
 from pgqrs.cli.output import Column, age, column
 from pgqrs.cli.state import say, state, with_store
+from pgqrs.errors import ConfigError
 from pgqrs.filters import RunFilter
 from pgqrs.words import lasting
 
@@ -213,6 +216,40 @@ def why(run_id: RunId) -> None:
             print(f"to get it going: {output.safe(found.fix)}")
 
     with_store(work)
+
+
+@runs.command("export")
+@chooses
+def export(wanted: RunFilter, ids: RunIds = None) -> None:
+    """All that is on record of runs, as JSON: one as a document, several (ids, -, or a filter) as lines."""
+    chosen = values.ids(ids) if ids else None
+    if chosen is None and wanted.is_empty:
+        raise ConfigError("say which runs to export: their ids, - to read those, or a filter such as --status error")
+    if chosen is not None and not wanted.is_empty:
+        raise ConfigError("name the runs, or say which with a filter, not both")
+    alone = chosen is not None and len(chosen) == 1 and ids != ["-"] and state().output != "jsonl"
+
+    async def work(store: Store) -> None:
+        from pgqrs.api.export import export_run
+
+        async for run_id in _chosen(store, chosen, wanted):
+            print(json.dumps(await export_run(store, run_id), ensure_ascii=False, indent=2 if alone else None))
+
+    with_store(work)
+
+
+async def _chosen(store: Store, ids: list[int] | None, wanted: RunFilter) -> AsyncIterator[int]:
+    from pgqrs.api.admin import admin
+
+    for run_id in ids or ():
+        yield run_id
+    cursor, more = None, ids is None
+    while more:
+        page = await admin(store).runs(wanted, limit=500, cursor=cursor)
+        for run in page:
+            yield run.run_id
+        cursor = page.next_cursor
+        more = cursor is not None
 
 
 @runs.command("signal")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,7 +10,8 @@ import typer
 from pgqrs.cli import output, values
 from pgqrs.cli.acting import confirm
 from pgqrs.cli.output import Column, age, column
-from pgqrs.cli.state import state, with_admin, with_store
+from pgqrs.cli.state import say, state, with_admin, with_store
+from pgqrs.errors import ConfigError
 
 if TYPE_CHECKING:
     from pgqrs.api.admin import Admin
@@ -162,6 +164,47 @@ def dead(limit: Limit = 100) -> None:
         output.items(output.body(await admin.outbox.dead(limit=limit)), EVENTS, key="event_id")
 
     with_admin(work)
+
+
+@outbox.command("dispatch")
+def dispatch(
+    app: Annotated[
+        str | None,
+        typer.Argument(help="module:name or file.py:name: a publisher, a function, or {'order.*': one}."),
+    ] = None,
+    url: Annotated[str | None, typer.Option("--to", help="POST each event to this URL, as a CloudEvent.")] = None,
+    types: Annotated[list[str] | None, typer.Option("--type", help="Only these: 'order.*'; may be repeated.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="What is due now, then end.")] = False,
+) -> None:
+    """Publish what is in the outbox, until SIGTERM or Ctrl-C. PGQRS_OUTBOX_SECRET signs what goes to a URL."""
+    routes = _routes(app, url, types or ["*"])
+
+    async def work(store: Store) -> None:
+        from pgqrs.api.admin import admin
+        from pgqrs.api.dispatcher import dispatcher
+
+        made = dispatcher(store)
+        for pattern, publisher in routes:
+            made = made.to(publisher, types=pattern)
+        await (made.run_until_idle() if once else made.run_forever(signals=True))
+        left = await admin(store).outbox.counts()
+        say(f"{left.pending:,} event(s) wait to be published, {left.dead:,} are dead")
+
+    with_store(work)
+
+
+def _routes(app: str | None, url: str | None, types: list[str]) -> list[tuple[list[str], Any]]:
+    """To whom which types go."""
+    if (app is None) == (url is None):
+        raise ConfigError("say where events go: --to URL, or file.py:name of what publishes them")
+    if url is not None:
+        from pgqrs.engine.publishers.http import HttpPublisher
+
+        return [(types, HttpPublisher(url, secret=os.environ.get("PGQRS_OUTBOX_SECRET")))]
+    from pgqrs.cli.application import found_in
+
+    found = found_in(str(app))
+    return [([pattern], each) for pattern, each in found.items()] if isinstance(found, dict) else [(types, found)]
 
 
 @outbox.command("replay")

@@ -25,6 +25,7 @@ workflows = typer.Typer(help="Workflows: how they fare, pause and resume.", no_a
 workers = typer.Typer(help="Workers: who is there, and starting one.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="WORKFLOW")]
+WorkerId = Annotated[int, typer.Argument(metavar="ID", min=0)]
 
 WORKERS = (
     column("worker", "worker_id", right=True),
@@ -117,8 +118,25 @@ def list_workers(queue: Annotated[str | None, typer.Option("--queue", help="Of t
     with_admin(work)
 
 
+@workers.command("get")
+def get_worker(worker_id: WorkerId) -> None:
+    """All about a worker."""
+
+    async def work(admin: Admin) -> None:
+        output.one(output.body(await admin.worker(worker_id)))
+
+    with_admin(work)
+
+
+@workers.command("stop")
+def stop(worker_id: WorkerId) -> None:
+    """Tell a worker, wherever it runs, to finish what it has and end; it hears of it within a third of its lease."""
+    found = with_admin(lambda admin: admin.stop_worker(worker_id))
+    print(f"worker {worker_id} is told to stop" + (f"; it holds {found.leased} message(s)" if found.leased else ""))
+
+
 @workers.command("release")
-def release(worker_id: Annotated[int, typer.Argument(metavar="ID", min=0)]) -> None:
+def release(worker_id: WorkerId) -> None:
     """Hand back at once all that a worker holds: for one that is gone."""
     count = with_admin(lambda admin: admin.release_worker_messages(worker_id))
     output.told(f"{count} message(s) of worker {worker_id} are free")

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 # A topic is a queue's id, or the negative of a run's id ("it has ended"); or one of these.
 CATALOGUE = 0  # a workflow or a schedule was made or changed
 OUTBOX = 2**62  # something is to be published
+WORKERS = OUTBOX + 1  # one of them is to stop
 
 
 class Subscription:

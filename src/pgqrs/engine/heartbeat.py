@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pgqrs.config import Config
 from pgqrs.db.driver import Driver
 from pgqrs.db.drivers import open_driver
+from pgqrs.db.hints import WORKERS
 from pgqrs.db.tables import messages, workers
 from pgqrs.engine.lag import LAG_SECONDS, LoopWatch
 from pgqrs.engine.observing import watching
+from pgqrs.types import WorkerStatus
 
 log = logging.getLogger("pgqrs.worker")
 
@@ -62,8 +64,18 @@ class Heartbeat:
     before a lease would run out, its holder is told that it is lost: the worker stops before the database hands over.
     """
 
-    def __init__(self, db: Driver, config: Config, *, worker_id: int, lease_seconds: float) -> None:
+    def __init__(
+        self,
+        db: Driver,
+        config: Config,
+        *,
+        worker_id: int,
+        lease_seconds: float,
+        told_to_stop: Callable[[], object] | None = None,
+    ) -> None:
+        """`told_to_stop` is called, from the thread, when somebody has declared the worker stopped."""
         self._db = db
+        self._told_to_stop = told_to_stop
         self._config = config
         self._worker_id = worker_id
         self._lease_seconds = lease_seconds
@@ -130,14 +142,14 @@ class Heartbeat:
             del self._by_run[held.run_id]
 
     def heard(self, topics: frozenset[int] | None) -> None:
-        """A hint: if it is about a run that is held here, somebody may have cancelled it, so ask now."""
+        """A hint: if it is about a run that is held here, or about workers, somebody may want it to end: ask now."""
         with self._lock:
             if topics is None:
                 # Something was written somewhere: worth a look, but not for each of many.
                 concerned = bool(self._held) and time.monotonic() - self._beaten > _BEATS_APART_SECONDS
             else:
                 held = [self._by_run[-topic] for topic in topics if -topic in self._by_run]
-                concerned = not all(each.settling for each in held)
+                concerned = WORKERS in topics or not all(each.settling for each in held)
         if concerned:
             self._asked.set()
             self._sooner.set()
@@ -243,7 +255,8 @@ class Heartbeat:
         with self._lock:
             asked = list(self._held.values())
         started = self._beaten = time.monotonic()
-        await workers.heartbeat(db, self._worker_id)
+        if not await workers.heartbeat(db, self._worker_id):
+            await self._look_why(db)
         fences = [(held.message_id, held.token) for held in asked]
         lengths = [held.lease_seconds for held in asked]
         kept = await messages.extend(db, fences, seconds=lengths) if fences else set()
@@ -259,6 +272,13 @@ class Heartbeat:
                     lost.append(held)
         for held in lost:
             held.lose()
+
+    async def _look_why(self, db: Driver) -> None:
+        """Told to stop; or retention took the row of a worker that was silent for long, which may go on."""
+        if self._told_to_stop is not None and await workers.status(db, self._worker_id) is WorkerStatus.STOPPED:
+            told, self._told_to_stop = self._told_to_stop, None
+            log.info("worker %d was told to stop", self._worker_id)
+            told()
 
     def _give_up_what_is_due(self) -> None:
         """Self-fencing."""

@@ -79,7 +79,14 @@ class WorkerLoop:
         self._bell: Subscription | None = None
         self._looked_for_lost = 0.0
         self._answered_at = time.monotonic()
-        self._heartbeat = Heartbeat(db, config, worker_id=worker_id, lease_seconds=config.lease_seconds)
+        loop = asyncio.get_running_loop()
+        self._heartbeat = Heartbeat(
+            db,
+            config,
+            worker_id=worker_id,
+            lease_seconds=config.lease_seconds,
+            told_to_stop=lambda: loop.call_soon_threadsafe(self.stop),
+        )
         self._committer = Committer(db, served=lambda: self.service.queue_ids)
         self._executor = Executor(db, config, self._committer, self._heartbeat)
         # What else has to be done, by any worker: nobody leads.
@@ -118,7 +125,7 @@ class WorkerLoop:
         """Until `stop`. A cancelled worker hands back what it holds, too."""
         roles = [asyncio.create_task(role.run(), name=f"pgqrs-{role.name}") for role in self._roles]
         self._db.hints.watchers.append(self._heartbeat.heard)
-        # Also while it holds nothing: who looks at the workers must see that it is there.
+        # Also while it has nothing to do: it is there, and can be told to stop.
         self._heartbeat.start()
         try:
             await self._serve_until_stopped()

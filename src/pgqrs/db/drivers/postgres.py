@@ -18,7 +18,7 @@ from pgqrs.config import Config, masked
 from pgqrs.db.database import Database, IntegrityViolation, Kind, Row
 from pgqrs.db.dialect import Dialect
 from pgqrs.db.driver import Owner
-from pgqrs.db.drivers.postgres_hints import Listener, Notifier
+from pgqrs.db.drivers.postgres_hints import Listener, Notifier, arrives
 from pgqrs.db.drivers.postgres_pool import ConnectionPool
 from pgqrs.db.hints import Hints
 from pgqrs.db.queries import Query, changed_rows
@@ -305,6 +305,12 @@ class PostgresDriver:
 
     async def execute(self, query: Query, **params: Any) -> int:
         return await self.perform(lambda unit: unit.execute(query, **params), kind=Kind.STATEMENT, idempotent=False)
+
+    async def hears_hints(self, *, seconds: float) -> bool:
+        """Whether a hint that is sent now arrives within that time."""
+        if self._listener is None:
+            return False
+        return await arrives(self, self._config.listen_dsn or self._config.dsn, seconds=seconds)
 
     async def close(self) -> None:
         if self._closed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -68,6 +69,30 @@ class Notifier:
                 # A hint only: whoever waits will find the work by polling.
                 log.debug("hint not sent: %s", error)
             await asyncio.sleep(_GAP_SECONDS)
+
+
+async def arrives(driver: PostgresDriver, dsn: str, *, seconds: float) -> bool:
+    """Whether what is told on the driver's connections is heard on one to `dsn`.
+
+    A pooler in transaction mode takes LISTEN, and then never says a word.
+    """
+    channel = f"pgqrs_probe_{secrets.token_hex(8)}"
+    heard = asyncio.Event()
+    connection: Any = None
+    try:
+        async with asyncio.timeout(seconds):
+            connection = await asyncpg.connect(dsn, timeout=seconds, statement_cache_size=0)
+            await connection.add_listener(channel, lambda *_: heard.set())
+            await driver.perform(
+                lambda unit: unit.fetch(_NOTIFY, channel=channel, payload=""), kind=Kind.READ, idempotent=True
+            )
+            await heard.wait()
+    except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        return False
+    finally:
+        if connection is not None:
+            connection.terminate()
+    return True
 
 
 class Listener:

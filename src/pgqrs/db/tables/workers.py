@@ -31,8 +31,16 @@ async def stop(db: Database, worker_id: int) -> None:
 
 
 @store_call(Kind.READ, idempotent=True)
-async def list_all(db: Database, *, queue_id: int | None) -> list[WorkerInfo]:
-    rows = await db.fetch(_SQL["list_workers"], queue_id=queue_id)
+async def status(db: Database, worker_id: int) -> WorkerStatus | None:
+    """None when there is no such worker, or no longer."""
+    rows = await db.fetch(_SQL["worker_status"], worker_id=worker_id)
+    return WorkerStatus(rows[0][0]) if rows else None
+
+
+@store_call(Kind.READ, idempotent=True)
+async def list_all(db: Database, *, queue_id: int | None = None, worker_id: int | None = None) -> list[WorkerInfo]:
+    """All of them, or those of one queue, or the one of that id."""
+    rows = await db.fetch(_SQL["list_workers"], queue_id=queue_id, worker_id=worker_id)
     return [
         WorkerInfo(
             worker_id=worker_id,

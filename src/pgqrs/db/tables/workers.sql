@@ -37,5 +37,10 @@ left join (
     where leased_by is not null and visible_after > {now}
     group by leased_by
 ) as held on held.leased_by = w.worker_id
-where cast(:queue_id as bigint) is null or w.queue_id = :queue_id
+where (cast(:queue_id as bigint) is null or w.queue_id = :queue_id)
+  and (cast(:worker_id as bigint) is null or w.worker_id = :worker_id)
 order by w.worker_id;
+
+-- name: worker_status
+select status from pgqrs_workers
+where worker_id = :worker_id;
