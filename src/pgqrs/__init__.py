@@ -16,6 +16,7 @@ _HOMES = {
     "api.metrics": "workflow_metrics",
     "api.peek": "MessagePage",
     "api.producer": "Producer",
+    "api.promote": "promote",
     "api.retention": "Retention retention",
     "api.run": "Run",
     "api.schedules": "Schedules schedules",

@@ -6,6 +6,7 @@ from pgqrs.api.message import Message
 from pgqrs.api.metrics import workflow_metrics
 from pgqrs.api.peek import MessagePage
 from pgqrs.api.producer import Producer
+from pgqrs.api.promote import promote
 from pgqrs.api.retention import Retention, retention
 from pgqrs.api.run import Run
 from pgqrs.api.schedules import Schedules, schedules
@@ -197,6 +198,7 @@ __all__ = [
     "discover_workflows",
     "dispatcher",
     "poll_all",
+    "promote",
     "retention",
     "schedules",
     "step",

@@ -31,6 +31,7 @@ from pgqrs.api.message import Message
 from pgqrs.api.metrics import workflow_metrics as _workflow_metrics
 from pgqrs.api.outbox_admin import OutboxAdmin
 from pgqrs.api.producer import Producer
+from pgqrs.api.promote import promote as _promote
 from pgqrs.api.retention import Retention
 from pgqrs.api.retention import retention as _retention
 from pgqrs.api.run import Run
@@ -177,3 +178,4 @@ schedules = _blocking(_schedules)
 worker = _blocking(_worker)
 dispatcher = _blocking(_dispatcher)
 workflow_metrics = _blocking(_workflow_metrics)
+promote = _blocking(_promote)

@@ -1,6 +1,7 @@
 """The doctor: each thing that can be wrong is found, named, and gone when it is mended."""
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import asyncpg
@@ -368,3 +369,19 @@ async def test_hints_that_do_not_arrive_are_found(store, monkeypatch):
 
 async def _deaf(self, channel, callback):
     del self, channel, callback
+
+
+async def test_a_promoted_file_says_so(tmp_path):
+    from pgqrs.db import sealing
+    from pgqrs.db.drivers.sqlite_frozen import frozen
+    from pgqrs.db.promoting import COPIED
+
+    async with pgqrs.connect(f"sqlite:///{tmp_path / 'app.db'}") as store:
+        async with frozen(store.database) as file:
+            await sealing.seal(file, sealing.Seal("p", "postgresql://db/x", "public", datetime.now(UTC)), COPIED)
+            await file.commit()
+
+        report = await pgqrs.admin(store).doctor()
+
+    assert report.level == "bad"
+    assert "postgresql://db/x" in str(report)

@@ -20,7 +20,7 @@ WorkerStatus WorkflowNotFound __version__ admin connect connect_with using
 CallablePublisher Dispatcher HttpPublisher NotifyPublisher OutboxCounts OutboxEvent PublishFailed Publisher dispatcher verify_signature
 Retention RetentionPolicy RetentionReport retention
 InvariantReport Unjudged Violation StorePromoted
-DoctorFinding DoctorReport Level MessagePage MessageState PromotionReport QueuedMessage TableCopy
+DoctorFinding DoctorReport Level MessagePage MessageState PromotionReport QueuedMessage TableCopy promote
 """
 
 

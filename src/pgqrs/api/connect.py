@@ -71,7 +71,7 @@ class Connecting:
             # A file of one's own needs no ceremony; a server's schema is somebody's decision.
             if self._install or not db.dialect.is_postgres:
                 await migrations.install(db)
-            await self._refuse_newer(db)
+            await self._refuse_newer(db, self._config.safe_dsn)
         except BaseException:
             await db.close()
             raise
@@ -80,10 +80,10 @@ class Connecting:
         return Store(self._config, db)
 
     @staticmethod
-    async def _refuse_newer(db: Any) -> None:
+    async def _refuse_newer(db: Any, where: str) -> None:
         """Missing and older schemas may connect, so that `admin.install` can be called; newer ones may not."""
         try:
-            await migrations.check(db)
+            await migrations.check(db, where=where)
         except SchemaNotInstalled:
             pass
         except SchemaMismatch as error:

@@ -35,6 +35,7 @@ COMMANDS = {
     "prune": Entry("tables", "prune", "Delete what the retention policies let go."),
     "doctor": Entry("doctor", "doctor", "Is all well, and if not, what mends it?"),
     "explain": Entry("explain", "explain", "What a code means, why it happens, what to do."),
+    "promote": Entry("promote", "promote", "Move a SQLite database to PostgreSQL."),
     "lint": Entry("starting", "lint", "Find what breaks replay in workflow bodies."),
     "completion": Entry("starting", "completion", "Print a completion script for your shell."),
     "version": Entry("starting", "version", "Print the version of pgqrs."),

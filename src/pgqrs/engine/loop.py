@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from pgqrs.db.hints import Hints, Subscription
-from pgqrs.errors import ConnectionFailed, PgqrsError
+from pgqrs.errors import ConnectionFailed, PgqrsError, StorePromoted
 from pgqrs.retry import Backoff
 
 log = logging.getLogger("pgqrs.loop")
@@ -49,7 +49,8 @@ class Loop:
                 try:
                     seconds = await self._turn()
                     failed = 0
-                except asyncio.CancelledError:
+                except (asyncio.CancelledError, StorePromoted):
+                    # The second ends it, too: nothing will ever be due here again.
                     raise
                 except Exception as error:  # noqa: BLE001 - see above
                     failed += 1

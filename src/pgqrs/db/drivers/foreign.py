@@ -9,15 +9,16 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from pgqrs import faults
 from pgqrs.clock import Clock, DatabaseClock
+from pgqrs.db import sealing
 from pgqrs.db.database import Database, Kind, Row
 from pgqrs.db.dialect import Dialect, ParamStyle
 from pgqrs.db.queries import Query, changed_rows, to_sqlite, with_times
-from pgqrs.errors import ConfigError, SchemaNotInstalled
+from pgqrs.errors import ConfigError, PgqrsError, SchemaNotInstalled
 from pgqrs.journal import Journal
 from pgqrs.names import checked_schema
 
@@ -77,13 +78,21 @@ class Enlisted(ABC):
         self._style = _style(placeholders)
 
     async def fetch(self, query: Query, **params: Any) -> list[Row]:
-        with self._explained():
+        try:
             reply = await self._run(*self._bound(query, params))
+        except Exception as error:
+            if (explained := await self._explained(error)) is not None:
+                raise explained from error
+            raise
         return reply.rows if self.dialect.is_postgres else with_times(reply.columns, reply.rows)
 
     async def execute(self, query: Query, **params: Any) -> int:
-        with self._explained():
+        try:
             return max(0, await self._count(*self._bound(query, params)))
+        except Exception as error:
+            if (explained := await self._explained(error)) is not None:
+                raise explained from error
+            raise
 
     async def perform(self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool) -> T:
         del kind, idempotent
@@ -109,14 +118,16 @@ class Enlisted(ABC):
             return statement.sql, values
         return statement.sql, dict(zip((p.key for p in statement.parameters), values, strict=True))
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            if _tells_of_no_table(error):
-                raise _not_installed(self.dialect) from error
-            raise
+    async def _explained(self, error: Exception) -> PgqrsError | None:
+        """What it means, where we know; else it goes up as it is."""
+        if not _tells_of_no_table(error):
+            return None
+        if not self.dialect.is_postgres:
+            # On SQLite a failed statement does not end the transaction: it can be asked why.
+            with suppress(Exception):
+                found = (await self._run(*self._bound(sealing.FIND, {}))).rows
+                return sealing.Seal.read(found[0][0]).error("the file of this connection")
+        return _not_installed(self.dialect)
 
 
 class _Asyncpg(Enlisted):

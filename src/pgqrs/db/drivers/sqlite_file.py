@@ -7,10 +7,13 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from pgqrs.db import sealing
 from pgqrs.db.database import IntegrityViolation
+from pgqrs.db.dialect import Dialect
 from pgqrs.errors import ConnectionFailed, PgqrsError
 
 T = TypeVar("T")
@@ -131,6 +134,13 @@ class SQLiteFile:
                     size / 2**20,
                 )
 
+    def seal(self) -> sealing.Seal | None:
+        """Asked when a table was not found; on a connection of its own: that which failed is in a transaction."""
+        with suppress(Exception), closing(self.connect()) as connection:
+            found = connection.execute(sealing.FIND.compiled(Dialect("sqlite"), "named").sql).fetchone()
+            return sealing.Seal.read(found[0]) if found else None
+        return None
+
     def until_not_busy(self, step: Callable[[], T]) -> T:
         """Another process has the file: SQLite waits 5 s by itself, and we go on asking after that."""
         deadline = time.monotonic() + BUSY_SECONDS
@@ -156,6 +166,8 @@ class SQLiteFile:
             return error
         if isinstance(error, self.integrity_error):
             return _caused(IntegrityViolation(str(error)), error)
+        if sealing.tells_of_no_table(error) and (seal := self.seal()):
+            return _caused(seal.error(repr(self.path)), error)
         if self.is_busy(error):
             return _caused(
                 ConnectionFailed(f"{self.path!r} was locked by another process for {BUSY_SECONDS:.0f} s"),

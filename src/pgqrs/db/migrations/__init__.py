@@ -13,6 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from pgqrs.db import sealing
 from pgqrs.db.database import Database, Kind, store_call
 from pgqrs.db.dialect import Dialect
 from pgqrs.db.queries import Query, load
@@ -117,6 +118,8 @@ async def install(db: Database, *, up_to: int | None = None) -> int:
 async def check(db: Database, *, where: str = "this database") -> None:
     """Refuse, with the way out, a database whose schema this code cannot work with."""
     found = await version(db)
+    if found and not db.dialect.is_postgres and (seal := await _seal(db)):
+        raise seal.error(where)
     if found == 0:
         schema = db.dialect.schema or "public"
         option = "" if schema == "public" else f" --schema {schema}"
@@ -131,6 +134,11 @@ async def check(db: Database, *, where: str = "this database") -> None:
             found=found,
             expected=latest_version(),
         )
+
+
+@store_call(Kind.READ, idempotent=True)
+async def _seal(db: Database) -> sealing.Seal | None:
+    return await sealing.find(db)
 
 
 def _refuse_newer(found: int) -> None:

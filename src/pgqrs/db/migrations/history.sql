@@ -7,7 +7,9 @@ create table if not exists pgqrs_migrations (
 );
 
 -- name: applied_version
-select coalesce(max(version), 0) from pgqrs_migrations;
+-- Beyond that are seals, below 1 what else is to be remembered of this schema (db/sealing.sql, db/promoting.sql).
+select coalesce(max(version), 0) from pgqrs_migrations
+where version between 1 and 999999;
 
 -- name: record_migration
 insert into pgqrs_migrations (version, name, applied_at)
