@@ -183,7 +183,7 @@ class Admin(SearchVerbs, MetricsVerbs):
     async def stop_worker(self, worker_id: int) -> WorkerInfo:
         """Tells a worker, wherever it runs, to take nothing more, finish what it has and end; returns at once.
 
-        It hears of it within a third of its lease. Raises NotFound, and InvalidTransition for a consumer of a plain
+        It hears of it at once, or within a lease. Raises NotFound, and InvalidTransition for a consumer of a plain
         queue: that is a part of somebody's program, which does not ask.
         """
         found = await self.worker(worker_id)

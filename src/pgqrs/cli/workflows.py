@@ -130,7 +130,7 @@ def get_worker(worker_id: WorkerId) -> None:
 
 @workers.command("stop")
 def stop(worker_id: WorkerId) -> None:
-    """Tell a worker, wherever it runs, to finish what it has and end; it hears of it within a third of its lease."""
+    """Tell a worker, wherever it runs, to finish what it has and end; it hears of it within a lease."""
     found = with_admin(lambda admin: admin.stop_worker(worker_id))
     print(f"worker {worker_id} is told to stop" + (f"; it holds {found.leased} message(s)" if found.leased else ""))
 

@@ -172,6 +172,8 @@ class Heartbeat:
         own: Driver | None = None
         try:
             while not await asyncio.to_thread(self._wait):
+                if self._may_rest():
+                    continue
                 if self._watching is None:
                     self._watch_the_loop()
                 # Beside the beat: a connection that hangs takes its time even to be given up.
@@ -242,9 +244,14 @@ class Heartbeat:
                 return True
             if self._asked.is_set():
                 self._asked.clear()
+                self._beaten = -math.inf
                 return False
             patience = self._until_next()
         return self._stop.is_set()
+
+    def _may_rest(self) -> bool:
+        """With nothing to keep, one sign of life in a lease is enough: on SQLite each wakes everybody who waits."""
+        return not self._held and time.monotonic() - self._beaten < self._lease_seconds * 0.9
 
     async def _connect(self) -> Driver:
         if not self._db.dialect.is_postgres:
