@@ -129,7 +129,7 @@ class RunFilter:
         return " ".join(words)
 
 
-def filter_of(text: str | None = None, *, attr: Iterable[str] = (), **words: str | None) -> RunFilter:
+def filter_of(text: str | None = None, /, *, attr: Iterable[str] = (), **words: str | None) -> RunFilter:
     """A filter from its text and from single words of the grammar (`status="error"`, `attr=["customer=c42"]`), as
     command lines and URLs have them: one grammar, one set of errors."""
     found = [text] if text else []
