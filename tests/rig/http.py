@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -42,12 +43,8 @@ def client(store: Store, *, headers: dict[str, str] | None = None, **options: An
 
 def filled(endpoint: Endpoint, **given: object) -> str:
     """Its path, with something in it."""
-    return endpoint.path.format_map(_Named(NAMED | {name: str(value) for name, value in given.items()}))
-
-
-class _Named(dict[str, str]):
-    def __missing__(self, name: str) -> str:
-        return "1"
+    known = NAMED | {name: str(value) for name, value in given.items()}
+    return re.sub(r"\{(\w+)(:\w+)?\}", lambda found: known.get(found.group(1), "1"), endpoint.path)
 
 
 def api_routes() -> list[Endpoint]:
