@@ -73,4 +73,4 @@ def revoke(name: Name, file: File = DEFAULT) -> None:
         say(f"not done: --dry-run; the token of {name} in {file} would be refused")
         return
     kept.revoke(file, name)
-    print(f"the token of {name} is refused from now on")
+    output.told(f"the token of {name} is refused from now on")
