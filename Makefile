@@ -16,7 +16,7 @@ MAKE_VENV = $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --
 INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt
 endif
 
-.PHONY: help setup demo check test docs docs-pages bench bench-peers bench-report proof soak long pgbouncer clean
+.PHONY: help setup demo check test fuzz docs docs-pages bench bench-peers bench-report proof soak long pgbouncer clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -51,6 +51,9 @@ check: $(VENV)/.dev ## ruff, mypy strict, import layers
 
 test: $(VENV)/.dev ## the whole suite on SQLite, PostgreSQL (started here) and Turso
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+fuzz: $(VENV)/.dev ## hostile requests to every HTTP route, none of which may get a 500; COUNT=100000 SEED=7 choose
+	@COUNT="$(COUNT)" SEED="$(SEED)" PYTHONPATH=tests $(BIN)/python -m web.fuzz
 
 docs: $(VENV)/.dev ## the documentation as a site in site/; fails on a dead link, or on anything fetched from elsewhere
 	@$(BIN)/python -m tools.docs --site

@@ -129,6 +129,15 @@ class RunFilter:
         return " ".join(words)
 
 
+def filter_of(text: str | None = None, /, *, attr: Iterable[str] = (), **words: str | None) -> RunFilter:
+    """A filter from its text and from single words of the grammar (`status="error"`, `attr=["customer=c42"]`), as
+    command lines and URLs have them: one grammar, one set of errors."""
+    found = [text] if text else []
+    found += [f"{name}:{_quoted(value)}" for name, value in words.items() if value is not None]
+    found += [f"attr:{_quoted(name)}={_quoted(value)}" for name, _, value in (each.partition("=") for each in attr)]
+    return RunFilter.parse(" ".join(found))
+
+
 def _given(wanted: RunFilter, name: str) -> bool:
     value = getattr(wanted, name)
     return value is not False if name == "deleted" else value is not None and value not in ((), {})

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
+
+from pgqrs.errors import ConfigError
+
+_LENGTH = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(ms|s|m|h|d|w)", re.ASCII)
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_LONGEST = 100 * 365.25 * 86_400
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
@@ -19,3 +27,12 @@ def lasting(seconds: float) -> str:
         if len(parts) == 2:
             break
     return " ".join(f"{count} {unit}" for count, unit in parts if count)
+
+
+def length(text: str) -> timedelta:
+    """`90s`, `15m`, `2h`, `7d`, as a length of time of at most a century."""
+    match = _LENGTH.fullmatch(text)
+    seconds = float(match.group(1)) * _SECONDS[match.group(2)] if match else 2 * _LONGEST
+    if seconds > _LONGEST:
+        raise ConfigError(f"{text[:40]!r} is no length of time; write 90s, 15m, 2h, 7d or 2w")
+    return timedelta(seconds=seconds)

@@ -18,7 +18,7 @@ from pgqrs.serialization import encode
 from pgqrs.types import RunSummary
 
 # Fields of rows that hold JSON text under the name of the value.
-_TEXTS: dict[type, frozenset[str]] = {
+TEXTS: dict[type, frozenset[str]] = {
     RunRow: frozenset({"input", "output", "error", "attributes", "progress"}),
     StepRow: frozenset({"input", "output", "error"}),
 }
@@ -47,7 +47,7 @@ def body(thing: Any) -> Any:  # noqa: PLR0911 - a kind, a line
 
 
 def _record(thing: Any) -> dict[str, Any]:
-    texts = _TEXTS.get(type(thing), frozenset())
+    texts = TEXTS.get(type(thing), frozenset())
     found: dict[str, Any] = {}
     for field in dataclasses.fields(thing):
         value = getattr(thing, field.name)

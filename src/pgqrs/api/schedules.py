@@ -8,7 +8,14 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
-from pgqrs.api.arguments import checked_attributes, checked_batch, checked_priority, checked_seconds, checked_whole
+from pgqrs.api.arguments import (
+    check_texts,
+    checked_attributes,
+    checked_batch,
+    checked_priority,
+    checked_seconds,
+    checked_whole,
+)
 from pgqrs.config import Config
 from pgqrs.db import hints
 from pgqrs.db.database import Database
@@ -127,10 +134,11 @@ class Schedules:
         await table.resume(db, _named(name), catch_up=catch_up, next_after=next_after)
         db.hints.announce([hints.CATALOGUE])
 
-    async def trigger(self, name: str) -> int:
+    async def trigger(self, name: str, *, actor: str | None = None) -> int:
         """A run now, beside the slots: paused or not, whatever the overlap policy. Returns its id."""
+        check_texts(actor=actor)
         db = await self._store.ready()
-        fired = await table.trigger(db, _named(name), max_attempts=self._store.config.max_attempts)
+        fired = await table.trigger(db, _named(name), max_attempts=self._store.config.max_attempts, actor=actor)
         db.hints.announce(fired.topics(published=bool(db.journal.published)))
         return fired.run_ids[0]
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pgqrs.api.arguments import check_texts, checked_batch, checked_run_id, checked_whole
+from pgqrs.api.cursors import from_cursor, to_cursor
 from pgqrs.db import history, lifecycle, search
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import OUTBOX
@@ -212,20 +210,20 @@ async def rows_of(
 ) -> tuple[list[RunRow], str | None]:
     """A page of runs with everything about them, and where the next begins."""
     db = await store.ready()
-    before = search.NEWEST if cursor is None else _from_cursor(cursor)
+    before = search.NEWEST if cursor is None else from_cursor(cursor, 1)[0]
     prepared = await search.prepared(db, wanted)
     read = await search.run_ids(db, prepared, limit=checked_batch("limit", limit) + 1, before=before)
     found, last = search.cut(read, limit)
     rows = await runs.several(db, found) if found else []
-    return rows, None if last is None else _to_cursor(last)
+    return rows, None if last is None else to_cursor(last)
 
 
 async def page_of(store: Store, wanted: RunFilter, *, limit: int, cursor: str | None) -> SummaryPage:
     """A page of runs and where the next begins."""
-    before = search.NEWEST if cursor is None else _from_cursor(cursor)
+    before = search.NEWEST if cursor is None else from_cursor(cursor, 1)[0]
     found, last = await search.page(await store.ready(), wanted, limit=checked_batch("limit", limit), before=before)
     page = SummaryPage(found)
-    page.next_cursor = None if last is None else _to_cursor(last)
+    page.next_cursor = None if last is None else to_cursor(last)
     return page
 
 
@@ -289,26 +287,6 @@ def _bulk_filter(
 async def _counted(db: Driver, wanted: RunFilter) -> CappedCount:
     number = await search.count(db, wanted, most=MOST_COUNTED + 1)
     return CappedCount(min(number, MOST_COUNTED), number > MOST_COUNTED)
-
-
-def _to_cursor(run_id: int) -> str:
-    number = run_id.to_bytes(8, "big")
-    return base64.urlsafe_b64encode(number + _check(number)).decode()
-
-
-def _from_cursor(cursor: str) -> int:
-    try:
-        raw = base64.b64decode(cursor.encode("ascii"), altchars=b"-_", validate=True)
-    except (binascii.Error, UnicodeError, AttributeError):
-        raw = b""
-    if len(raw) != 12 or raw[8:] != _check(raw[:8]):
-        raise ConfigError(f"cursor {str(cursor)[:60]!r} is broken; use next_cursor of the page before, or none")
-    return int.from_bytes(raw[:8], "big")
-
-
-def _check(number: bytes) -> bytes:
-    """Tells a cursor from other text; it keeps no secret."""
-    return hashlib.blake2b(number, digest_size=4, person=b"pgqrs.cursor").digest()
 
 
 def _decoded(text: str | None) -> Any:

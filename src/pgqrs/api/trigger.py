@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from pgqrs.api.arguments import (
+    check_texts,
     checked_attributes,
     checked_batch,
     checked_key,
@@ -21,7 +22,7 @@ from pgqrs.db import triggering
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import OUTBOX
 from pgqrs.db.tables import workflows
-from pgqrs.db.triggering import NewRuns
+from pgqrs.db.triggering import NewRuns, Triggered
 from pgqrs.engine import observing
 from pgqrs.errors import ConfigError, NoActiveWorker
 from pgqrs.serialization import encode
@@ -89,19 +90,27 @@ class Trigger:
 
     async def execute(self, store: Store) -> Any:
         """The run's id (or ids), durable; after `wait()` the result."""
+        run_ids = [each.run_id for each in await self.triggered(store)]
+        if self._many:
+            return run_ids
+        if not self._wait:
+            return run_ids[0]
+        return await (await self._workflow.get_run(run_ids[0], store)).result(self._timeout)
+
+    async def triggered(self, store: Store, *, actor: str | None = None) -> list[Triggered]:
+        """The runs, durable, each with whether it is new or was found by its key; `actor` stands in their history."""
+        check_texts(actor=actor)
         db = await store.ready()
         found = await store.workflow(self._workflow.name)
-        new = new_runs(store.config, found, self._inputs, self._keys, **self._options)
+        new = new_runs(store.config, found, self._inputs, self._keys, **self._options, actor=actor)
         if not new.inputs:
             return []
         await self._look_for_workers(store, found)
         with observing.triggered(found.name, len(new.inputs)) as origin:
-            run_ids = await _triggered(db, new.with_headers(origin.headers))
-            origin.made(run_ids)
+            made = await _triggered(db, new.with_headers(origin.headers))
+            origin.made([each.run_id for each in made])
         db.hints.announce([found.queue_id, OUTBOX] if db.journal.published else [found.queue_id])
-        if not self._wait:
-            return run_ids if self._many else run_ids[0]
-        return await (await self._workflow.get_run(run_ids[0], store)).result(self._timeout)
+        return made
 
     async def _look_for_workers(self, store: Store, found: workflows.Workflow) -> None:
         queue_id = found.queue_id
@@ -118,11 +127,11 @@ class Trigger:
             log.warning("no live worker for workflow %r: the run waits in its queue", self._workflow.name)
 
 
-async def _triggered(db: Driver, new: NewRuns) -> list[int]:
+async def _triggered(db: Driver, new: NewRuns) -> list[Triggered]:
     """Those with keys can be tried again after a lost reply: they find themselves."""
     if new.keys:
-        return [each.run_id for each in await triggering.trigger_once(db, new)]
-    return await triggering.trigger(db, new)
+        return await triggering.trigger_once(db, new)
+    return [Triggered(run_id, is_new=True) for run_id in await triggering.trigger(db, new)]
 
 
 def new_runs(
@@ -136,6 +145,7 @@ def new_runs(
     delay: float | timedelta = 0,
     max_attempts: int | None = None,
     attributes: dict[str, Any] | None = None,
+    actor: str | None = None,
 ) -> NewRuns:
     """Everything checked and encoded, before anything is written."""
     if run_at is not None and delay:
@@ -159,6 +169,7 @@ def new_runs(
         delay=checked_seconds("delay", delay),
         max_attempts=checked_whole("max_attempts", attempts, least=1, most=2**31 - 1),
         attributes=None if attributes is None else encode(checked_attributes(attributes), max_bytes=limit),
+        actor=actor,
     )
 
 

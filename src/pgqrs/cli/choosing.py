@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from pgqrs.cli.state import with_options
-from pgqrs.filters import RunFilter
+from pgqrs.filters import RunFilter, filter_of
 
 Option = typer.Option
 
@@ -34,22 +34,8 @@ def chooses(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_options(command, OPTIONS, _wanted)
 
 
-def _wanted(**given: Any) -> dict[str, RunFilter]:
-    return {"wanted": filtered(**given)}
+def _wanted(*, where: str | None, attr: list[str] | None, **given: str | None) -> dict[str, RunFilter]:
+    return {"wanted": filter_of(where, attr=attr or (), **given)}
 
 
 _wanted.makes = ("wanted",)  # type: ignore[attr-defined]
-
-
-def filtered(*, where: str | None, attr: list[str] | None, **given: str | None) -> RunFilter:
-    """The options as the filter's own words, so that there is one grammar and one set of errors."""
-    words = [where] if where else []
-    words += [f"{name}:{_quoted(value)}" for name, value in given.items() if value is not None]
-    words += [
-        f"attr:{_quoted(name)}={_quoted(value)}" for name, _, value in (each.partition("=") for each in attr or ())
-    ]
-    return RunFilter.parse(" ".join(words))
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -28,6 +28,7 @@ class Entry(NamedTuple):
 COMMANDS = {
     "demo": Entry("starting", "demo", "See it survive: a worker is killed, its run goes on."),
     "dev": Entry("starting", "dev", "Run an application while you write it, reload on save."),
+    "serve": Entry("serve", "serve", "Serve the HTTP API and the dashboard."),
     "install": Entry("tables", "install", "Create or upgrade the tables."),
     "failures": Entry("tables", "failures", "What failed, grouped by what stays the same."),
     "stats": Entry("tables", "stats", "The whole store at a glance."),
@@ -47,6 +48,7 @@ GROUPS = {
     "queue": Entry("queues", "queues", "Queues: what waits, what is dead, pause and resume."),
     "schedule": Entry("schedules", "schedules", "Schedules: what is triggered when."),
     "outbox": Entry("schedules", "outbox", "The outbox: what waits to be published, what is dead."),
+    "token": Entry("tokens", "tokens", "Tokens: who may ask over HTTP, and for what."),
     "schema": Entry("tables", "schema", "The tables: their version, their SQL, are they whole?"),
     "config": Entry("tables", "config", "The settings, and where they come from."),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": ("pgqrs demo", "pgqrs demo --keep --no-dashboard"),
     "dev": ("pgqrs dev app.py",),
+    "serve": ("pgqrs serve --actions", "pgqrs serve --tokens pgqrs.tokens --host 0.0.0.0 --allow-host jobs.example"),
     "install": ("PGQRS_DSN=postgresql://localhost/mydb pgqrs install",),
     "failures": ("pgqrs failures --since 7d",),
     "stats": ("pgqrs stats -o json",),
@@ -51,6 +52,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "run restart": ("pgqrs run restart --error TimeoutError-3f9a1c02 --yes",),
     "run delete": ("pgqrs run delete --status success --before 7d --yes",),
+    "token create": ("pgqrs token create ann --scope operate", "pgqrs token create shop --scope trigger"),
+    "token list": ("pgqrs token list",),
+    "token revoke": ("pgqrs token revoke ann",),
     "workflow list": ("pgqrs workflow list",),
     "workflow get": ("pgqrs workflow get order",),
     "workflow create": ("pgqrs workflow create order",),

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pgqrs.errors import ConfigError
+from pgqrs.words import length
 
-_LENGTH = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
-_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 # What a file or standard input may hold: as much as a payload, and a little more for blanks.
 _MOST_BYTES = 64 * 1024 * 1024
+
+__all__ = ["document", "ids", "length", "moment", "parameters", "parsed"]
 
 
 def parameters(words: Sequence[str]) -> Any:
@@ -56,14 +56,6 @@ def parsed(text: str, *, what: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise ConfigError(f"{what} is no JSON: {error}; text needs quotes, or name=text") from None
-
-
-def length(text: str) -> timedelta:
-    """`90s`, `15m`, `2h`, `7d`."""
-    match = _LENGTH.fullmatch(text)
-    if match is None:
-        raise ConfigError(f"{text!r} is no length of time; write 90s, 15m, 2h, 7d or 2w")
-    return timedelta(seconds=float(match.group(1)) * _UNITS[match.group(2)])
 
 
 def moment(text: str) -> datetime:

@@ -47,20 +47,12 @@ def list_workflows() -> None:
     """Every workflow, with its runs that have not ended."""
 
     async def work(store: Store) -> None:
-        from pgqrs.api.admin import admin
         from pgqrs.api.bodies import body
-        from pgqrs.db.tables import workflows as table
+        from pgqrs.api.catalogue import workflow_lines
 
-        live = {each.workflow: each for each in (await admin(store).stats()).live}
-        found = []
-        for each in await table.list_all(await store.ready()):
-            counts = live.get(each.name)
-            item = {"workflow": each.name, "created_at": body(each.created_at)}
-            for name in ("pending", "running", "paused"):
-                item[name] = getattr(counts, name).count if counts else 0
-            found.append(item)
         headings = ("pending", "running", "paused")
-        output.items(found, [column("workflow"), *(column(h, right=True) for h in headings)], key="workflow")
+        columns = [column("workflow"), *(column(h, right=True) for h in headings)]
+        output.items(body(await workflow_lines(store)), columns, key="workflow")
 
     with_store(work)
 
@@ -87,23 +79,27 @@ def create(workflow: Name) -> None:
 @workflows.command("pause")
 def pause(workflow: Name) -> None:
     """No run of it begins or goes on until it is resumed; what is at work finishes."""
-    with_admin(lambda admin: _pause(admin, workflow, paused=True))
+
+    async def work(store: Store) -> None:
+        from pgqrs.api.catalogue import pause_workflow
+
+        await pause_workflow(store, workflow)
+
+    with_store(work)
     output.told(f"workflow {workflow} is paused")
 
 
 @workflows.command("resume")
 def resume(workflow: Name) -> None:
     """Take its runs up again."""
-    with_admin(lambda admin: _pause(admin, workflow, paused=False))
+
+    async def work(store: Store) -> None:
+        from pgqrs.api.catalogue import resume_workflow
+
+        await resume_workflow(store, workflow)
+
+    with_store(work)
     output.told(f"workflow {workflow} is resumed")
-
-
-async def _pause(admin: Admin, workflow: str, *, paused: bool) -> None:
-    from pgqrs.db.tables import workflows as table
-
-    # Its queue has its name; a queue without a workflow is not meant.
-    await table.get(await admin._store.ready(), workflow)  # noqa: SLF001
-    await (admin.pause_queue if paused else admin.resume_queue)(workflow)
 
 
 @workers.command("list")

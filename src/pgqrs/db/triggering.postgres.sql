@@ -18,8 +18,8 @@ sent as (
     from made
 ),
 told as (
-    insert into pgqrs_workflow_events (run_id, event_type, data, created_at)
-    select run_id, 'created', {as_json :created}, {now}
+    insert into pgqrs_workflow_events (run_id, event_type, data, actor, created_at)
+    select run_id, 'created', {as_json :created}, :actor::text, {now}
     from made
     where :tells::boolean
 )

@@ -39,6 +39,8 @@ class NewRuns:
     dead_letter_of: int | None = None
     # What they remember of where they come from, such as a trace; JSON.
     headers: str | None = None
+    # Who triggered them, for their history.
+    actor: str | None = None
 
     def with_headers(self, headers: str | None) -> NewRuns:
         return self if headers is None else replace(self, headers=headers)
@@ -109,6 +111,7 @@ async def _insert(db: Database, new: NewRuns, given: Sequence[tuple[str, str | N
         "attributes": new.attributes,
         "dead_letter_of": new.dead_letter_of,
         "headers": new.headers,
+        "actor": new.actor,
         "given": given,
     }
     if not db.dialect.is_postgres:
@@ -160,7 +163,7 @@ async def _follow_up(db: Database, new: NewRuns, run_ids: Sequence[int]) -> None
         await db.execute(_SQL["insert_attributes"], given=given)
     if db.journal.wants(EventType.CREATED):
         data = _origin(new)
-        created = [Happening(run_id, EventType.CREATED, data) for run_id in run_ids]
+        created = [Happening(run_id, EventType.CREATED, data, new.actor) for run_id in run_ids]
         await (publish if db.dialect.is_postgres else tell)(db, created)
 
 

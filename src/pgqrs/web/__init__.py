@@ -13,8 +13,9 @@ except ModuleNotFoundError as _error:
 
 from pgqrs.web.access import Caller, Scope
 from pgqrs.web.application import app
+from pgqrs.web.limits import RateLimit
 from pgqrs.web.tokens import Tokens
 
-__all__ = ["Caller", "Scope", "Tokens", "app"]
+__all__ = ["Caller", "RateLimit", "Scope", "Tokens", "app"]
 
 del _jinja2, _starlette

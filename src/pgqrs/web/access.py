@@ -13,11 +13,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 
 from pgqrs.errors import ConfigError
+from pgqrs.web.limits import RateLimit
 from pgqrs.web.problems import Problem
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class Access:
     authorize: Authorize | None = None
     read_only: bool = True
     hosts: frozenset[str] = frozenset(LOOPBACK)
+    # Of each caller, for what adds work.
+    rate: RateLimit = field(default_factory=RateLimit)
     # Signs the forms of callers without a token; gone with the process.
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
 
@@ -118,9 +121,11 @@ class Access:
         if self.tokens is None or not until.isdecimal() or len(until) > 12 or int(until) < time.time():
             return None
         found = self.tokens.named(name)
-        if found is None or not hmac.compare_digest(_signed(found.secret, f"session.{name}.{until}"), signature):
+        if found is None:
             return None
-        return found
+        expected = _signed(found.secret, f"session.{name}.{until}")
+        # As bytes: text that is not ASCII cannot be compared in constant time, and raises.
+        return found if hmac.compare_digest(expected.encode(), signature.encode(errors="replace")) else None
 
 
 def session_for(caller: Caller) -> str:
@@ -134,7 +139,15 @@ def form_token(caller: Caller, access: Access) -> str:
     return _signed(caller.secret or access.secret, f"form.{caller.name}")
 
 
-def check_on_purpose(request: Request, caller: Caller, access: Access, given: str | None) -> None:
+def check_same_site(request: Request) -> None:
+    """Refuses what the browser says comes from somebody else's page; whoever is no browser says nothing."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    own = f"{request.url.scheme}://{request.headers.get('host', '')}".lower()
+    if (site is not None and site != "same-origin") or (origin is not None and origin.lower() != own):
+        raise Problem(403, "cross-site", "this request comes from another site; nothing was done")
+
+
+def check_on_purpose(request: Request, caller: Caller, access: Access, given: Any) -> None:
     """Refuses what a page of somebody else may have made the caller's browser send.
 
     The browser says where a request comes from (Sec-Fetch-Site, Origin); and it takes a header or a form's field that
@@ -142,13 +155,12 @@ def check_on_purpose(request: Request, caller: Caller, access: Access, given: st
     """
     if request.method in SAFE:
         return
-    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    own = f"{request.url.scheme}://{request.headers.get('host', '')}"
-    if (site is not None and site != "same-origin") or (origin is not None and origin != own):
-        raise Problem(403, "cross-site", "this request comes from another site; nothing was done")
-    if request.headers.get("authorization") or request.headers.get(ON_PURPOSE):
+    check_same_site(request)
+    # A bearer token only: what a browser adds by itself (Basic) shows nothing.
+    if request.headers.get("authorization", "").lower().startswith("bearer ") or request.headers.get(ON_PURPOSE):
         return
-    if given is None or not hmac.compare_digest(form_token(caller, access).encode(), given.encode()):
+    expected = form_token(caller, access).encode()
+    if not isinstance(given, str) or not hmac.compare_digest(expected, given.encode(errors="replace")):
         raise Problem(
             403,
             "cross-site",

@@ -26,6 +26,8 @@ _STATUS: tuple[tuple[type[errors.PgqrsError], int], ...] = (
     (errors.PayloadTooLarge, 413),
     (errors.SerializationError, 422),
     (errors.ConfigError, 422),
+    (errors.ExecutionFailed, 409),
+    (errors.RunCancelled, 409),
     (errors.WaitTimeout, 504),
     (errors.ConnectionFailed, 503),
     (errors.SchemaNotInstalled, 503),
@@ -63,28 +65,49 @@ class Problem(Exception):
         return {**found, **self.more}
 
     def response(self) -> Response:
-        text = json.dumps(self.body(), ensure_ascii=False)
-        return Response(text, self.status, self.headers, CONTENT_TYPE)
+        return Response(as_json(self.body()), self.status, self.headers, CONTENT_TYPE)
+
+
+def as_json(thing: Any) -> bytes:
+    """UTF-8; half a character, which UTF-8 cannot hold, as its escape."""
+    try:
+        return json.dumps(thing, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(thing).encode()
 
 
 def problem_of(error: Exception) -> Problem:
-    """Any error as a problem. What we did not expect is logged under an id, and told only by that id."""
+    """Any error as a problem. What tells of our insides is logged under an id, and told only by that id."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, HTTPException):
         return Problem(error.status_code, _word(error.detail), error.detail, headers=error.headers)
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-    if isinstance(error, errors.PgqrsError) and status != 500:
+    if status == 503:
+        # Its text names hosts, files and statements: those are for the log.
+        error_id = _logged("the database cannot be used", error)
+        what = "the database cannot be used just now"
+        hint = "try later; the log has the reason under error_id"
+        headers = {"retry-after": "5"}
+        return Problem(503, _code(error), what, hint=hint, headers=headers, error_id=error_id)
+    if status != 500:
         what, _, hint = str(error).partition("; ")
-        headers = {"retry-after": "5"} if status == 503 else {}
-        return Problem(status, errors.code_of(error), what, hint=hint or None, headers=headers)
+        return Problem(status, _code(error), what, hint=hint or None)
     if isinstance(error, TimeoutError):
         return Problem(503, "too-slow", "the database did not answer in time", hint="narrow the filter, or try later")
+    error_id = _logged("request failed unexpectedly", error)
+    what = "something went wrong here"
+    return Problem(500, "unexpected", what, hint="the log has it under error_id", error_id=error_id)
+
+
+def _logged(what: str, error: Exception) -> str:
     error_id = secrets.token_hex(8)
-    log.error("request failed unexpectedly (error id %s)", error_id, exc_info=error)
-    return Problem(
-        500, "unexpected", "something went wrong here", hint="the log has it under error_id", error_id=error_id
-    )
+    log.error("%s (error id %s)", what, error_id, exc_info=error)
+    return error_id
+
+
+def _code(error: Exception) -> str:
+    return errors.code_of(error) if isinstance(error, errors.PgqrsError) else "unexpected"
 
 
 def _word(detail: str) -> str:

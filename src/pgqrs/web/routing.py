@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -16,17 +15,17 @@ from starlette.routing import Route
 
 from pgqrs.api.bodies import body
 from pgqrs.web.access import FORM_TOKEN, SAFE, Access, Caller, Scope, check_on_purpose
-from pgqrs.web.problems import Problem, problem_of
+from pgqrs.web.problems import Problem, as_json, problem_of
+from pgqrs.web.reading import FORM, JSON, content_type, converted, form_fields, json_body, query_pairs
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
 
+# What the programs of others did through HTTP, a line each: runs have it in their history, too.
+audit = logging.getLogger("pgqrs.audit")
+
 # A request that asks for more than this is answered with 503; a list that is slower is a list nobody waits for.
 MOST_SECONDS = 10.0
-JSON = "application/json"
-FORM = "application/x-www-form-urlencoded"
-# As many runs as a page shows can be ticked, and then some.
-MOST_FIELDS = 300
 
 
 @dataclass(slots=True)
@@ -48,6 +47,17 @@ class Asked:
     def path(self, name: str) -> Any:
         return self.request.path_params[name]
 
+    def number(self, name: str) -> int:
+        """An id of the path; what cannot be one names nothing."""
+        text = str(self.path(name))
+        if text.isascii() and text.isdigit() and len(text) < 20 and int(text) < 2**63:
+            return int(text)
+        raise Problem(404, "not-found", f"{text[:40]!r} is no id", hint="ids are numbers")
+
+    def url(self, path: str) -> str:
+        """A path of ours as a client reaches it, wherever we are mounted."""
+        return str(self.request.scope.get("root_path", "")) + path
+
 
 @dataclass(slots=True)
 class Answer:
@@ -59,6 +69,19 @@ class Answer:
 
 
 Handler = Callable[[Asked], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """What a list gives, for the table: `items` of a kind, and `next_cursor` where there are pages."""
+
+    of: Any
+    paged: bool = False
+
+
+def items(found: Iterable[Any], **more: Any) -> dict[str, Any]:
+    """A list as every list is answered."""
+    return {"items": list(found), **more}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +101,12 @@ class Endpoint:
     seconds: float = MOST_SECONDS
     # A page or a form of the dashboard: answers with HTML, and its problems too.
     page: bool = False
+    # Adds work: as often as the caller's rate allows.
+    limited: bool = False
+    # What it answers with when that is not JSON.
+    media: str = JSON
+    # Request headers that it reads, and what for.
+    headers: tuple[tuple[str, str], ...] = ()
 
     @property
     def changes(self) -> bool:
@@ -90,39 +119,48 @@ Show = Callable[[Request, Problem], Awaitable[Response]]
 
 def routes_of(endpoints: Iterable[Endpoint], store: Store, access: Access, show: Show) -> list[Route]:
     """The table as routes; every request passes `_answer`, there is no other way to a handler."""
+    by_path: dict[str, dict[str, Endpoint]] = {}
+    for endpoint in endpoints:
+        by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
 
-    def made(endpoint: Endpoint) -> Route:
+    def made(path: str, methods: dict[str, Endpoint]) -> Route:
         async def answer(request: Request) -> Response:
+            endpoint = methods["GET" if request.method == "HEAD" else request.method]
             try:
-                async with asyncio.timeout(endpoint.seconds):
-                    return await _answer(endpoint, request, store, access)
+                return await _answer(endpoint, request, store, access)
             except ClientDisconnect:
                 return Response(status_code=499)
             except Exception as error:  # noqa: BLE001 - the one place where any error becomes an answer
                 problem = problem_of(error)
                 return await show(request, problem) if endpoint.page else problem.response()
 
-        return Route(endpoint.path, answer, methods=[endpoint.method], name=f"{endpoint.method} {endpoint.path}")
+        # One route for all methods of a path: a 405 then names them all.
+        return Route(path, answer, methods=list(methods), name=f"{next(iter(methods))} {path}")
 
-    return [made(each) for each in endpoints]
+    return [made(path, methods) for path, methods in by_path.items()]
 
 
 async def _answer(endpoint: Endpoint, request: Request, store: Store, access: Access) -> Response:
     caller = await _admitted(endpoint, request, access)
     asked = Asked(request, store, access, caller)
-    form: dict[str, Any] | None = None
     if endpoint.changes:
-        form = await _form(request) if _content_type(request) == FORM else None
+        form = await form_fields(request) if content_type(request) == FORM else None
         check_on_purpose(request, caller, access, None if form is None else form.pop(FORM_TOKEN, None))
+        if endpoint.limited:
+            access.rate.take(caller.name)
         asked.body = form if form is not None and endpoint.page else await _body(endpoint, request, form)
     if endpoint.query is not None:
-        asked.query = _converted(_pairs(request), endpoint.query, "query")
-    given = await endpoint.handler(asked)
+        asked.query = converted(query_pairs(request), endpoint.query, "query")
+    elif not endpoint.page and (unknown := next(iter(query_pairs(request)), None)) is not None:
+        raise Problem(422, "bad-request", f"query: {unknown[:100]!r} is not known here")
+    async with asyncio.timeout(endpoint.seconds):
+        given = await endpoint.handler(asked)
+    if endpoint.changes:
+        audit.info("%s %s by %s", endpoint.method, request.url.path, caller.name)
     if isinstance(given, Response):
         return given
     answer = given if isinstance(given, Answer) else Answer(given, endpoint.status)
-    text = json.dumps(body(answer.thing), ensure_ascii=False)
-    return Response(text, answer.status, answer.headers, JSON)
+    return Response(as_json(body(answer.thing)), answer.status, answer.headers, JSON)
 
 
 _NOBODY = Caller("nobody", frozenset())
@@ -130,9 +168,9 @@ _NOBODY = Caller("nobody", frozenset())
 
 async def _admitted(endpoint: Endpoint, request: Request, access: Access) -> Caller:
     """Who asks, if they may: known, with the scope, and not changing anything where only reading is allowed."""
-    caller = await access.caller_of(request)
     if endpoint.scope is None:
-        return caller or _NOBODY
+        return await _whoever(request, access)
+    caller = await access.caller_of(request)
     if caller is None:
         raise Problem(401, "unauthorized", "say who you are", hint="Authorization: Bearer <token>", headers=_ASK)
     if endpoint.changes and access.read_only:
@@ -140,6 +178,14 @@ async def _admitted(endpoint: Endpoint, request: Request, access: Access) -> Cal
     if not caller.may(endpoint.scope):
         raise Problem(403, "forbidden", f"this needs the scope {endpoint.scope.value!r}", needed=endpoint.scope.value)
     return caller
+
+
+async def _whoever(request: Request, access: Access) -> Caller:
+    """Where nobody need say who they are, a wrong word about it does not matter either."""
+    try:
+        return await access.caller_of(request) or _NOBODY
+    except Problem:
+        return _NOBODY
 
 
 _ASK = {"www-authenticate": 'Bearer realm="pgqrs"'}
@@ -150,65 +196,4 @@ async def _body(endpoint: Endpoint, request: Request, form: dict[str, Any] | Non
         return None
     if form is not None:
         raise Problem(415, "content-type", f"the body must be {JSON}")
-    raw = await request.body()
-    if raw and _content_type(request) != JSON:
-        raise Problem(415, "content-type", f"the body must be {JSON}")
-    return _converted(_parsed(raw) if raw else {}, endpoint.takes, "body")
-
-
-def _parsed(raw: bytes) -> Any:
-    try:
-        return json.loads(raw.decode(), object_pairs_hook=_unique, parse_constant=_refused)
-    except (ValueError, RecursionError) as error:
-        detail = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise Problem(400, "bad-json", f"the body is no JSON that we take: {detail}") from None
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        twice = next(key for at, (key, _) in enumerate(pairs) if key in dict(pairs[:at]))
-        raise ValueError(f"the key {twice!r} is there twice")
-    return found
-
-
-def _refused(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON")
-
-
-def _converted(given: Any, shape: type[msgspec.Struct], where: str) -> Any:
-    try:
-        return msgspec.convert(given, shape, strict=where == "body")
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise Problem(422, "bad-request", f"{where}: {error}") from None
-
-
-def _pairs(request: Request) -> dict[str, Any]:
-    """Query parameters; one that is there twice is refused, as nobody can know which was meant."""
-    found: dict[str, Any] = {}
-    for key, value in request.query_params.multi_items():
-        if key in found:
-            raise Problem(422, "bad-request", f"query: {key!r} is there twice")
-        found[key] = value
-    return found
-
-
-async def _form(request: Request) -> dict[str, Any]:
-    """The fields of a form; of one that is there twice (ticked boxes) all, as a list."""
-    try:
-        text = (await request.body()).decode()
-        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
-    except ValueError:
-        raise Problem(400, "bad-form", "the form cannot be read") from None
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        found[key] = (
-            [*found[key], value]
-            if isinstance(found.get(key), list)
-            else ([found[key], value] if key in found else value)
-        )
-    return found
-
-
-def _content_type(request: Request) -> str:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return await json_body(request, endpoint.takes)

@@ -32,6 +32,8 @@ DIALECT = Dialect("sqlite")
 MOST_UNITS_PER_COMMIT = 500
 MOST_SECONDS_PER_COMMIT = 0.02
 READERS = 2
+# A reader looks up from its statement after so many steps of SQLite's machine: some tenths of a millisecond.
+LOOK_UP_EVERY = 10_000
 
 Unit = Callable[[Database], Coroutine[Any, Any, Any]]
 
@@ -192,6 +194,8 @@ class SQLiteDriver:
             try:
                 if session is None:
                     session = Session(self.file.connect(), self.clock, self.journal)
+                # Whoever asked has given up: the statement ends, and the reader is there for others.
+                session.connection.set_progress_handler(job.future.cancelled, LOOK_UP_EVERY)
                 session.connection.execute("begin")
                 try:
                     job.result = drive(job.work(session))

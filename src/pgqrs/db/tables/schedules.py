@@ -163,11 +163,11 @@ async def delete(db: Database, name: str) -> None:
 
 
 @store_call(Kind.UNIT)
-async def trigger(db: Database, name: str, *, max_attempts: int) -> Fired:
+async def trigger(db: Database, name: str, *, max_attempts: int, actor: str | None = None) -> Fired:
     """A run now, beside the slots and whatever the overlap policy."""
     schedule, _ = await get(db, name)
     fired = Fired(name)
-    await _trigger(db, schedule, None, fired, max_attempts=max_attempts)
+    await _trigger(db, schedule, None, fired, max_attempts=max_attempts, actor=actor)
     return fired
 
 
@@ -257,7 +257,13 @@ async def _settle(
 
 
 async def _trigger(
-    db: Database, schedule: Schedule, slot: datetime | None, fired: Fired, *, max_attempts: int
+    db: Database,
+    schedule: Schedule,
+    slot: datetime | None,
+    fired: Fired,
+    *,
+    max_attempts: int,
+    actor: str | None = None,
 ) -> int:
     workflow = await workflows.get(db, schedule.workflow)
     options = schedule.options
@@ -273,6 +279,7 @@ async def _trigger(
             delay=0.0 if slot is None else jitter(schedule, slot),
             max_attempts=options.get("max_attempts") or max_attempts,
             attributes=encode(attributes),
+            actor=actor,
         ),
     )
     fired.run_ids.append(run_id)

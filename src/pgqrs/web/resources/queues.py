@@ -1,0 +1,214 @@
+"""Queues: what waits, what is dead, and sending."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pgqrs.api.admin import admin
+from pgqrs.api.cursors import from_cursor, to_cursor
+from pgqrs.errors import ConfigError
+from pgqrs.reports import QueueDepth, QueueMetrics
+from pgqrs.types import DeadLetter
+from pgqrs.web.access import Scope
+from pgqrs.web.resources.shapes import API, Counted, Id, Limit, Shape
+from pgqrs.web.routing import Answer, Asked, Endpoint, Items, items
+
+# Batch after batch: what was deleted when the time is up is deleted, and a second call goes on.
+PURGE_SECONDS = 300.0
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class NewQueue(Shape):
+    name: str
+
+
+class NewMessage(Shape):
+    """A message to be: `payload` is any JSON."""
+
+    payload: Any = None
+    run_at: datetime | None = None
+    delay_seconds: float = 0.0
+    priority: int = 0
+    max_attempts: int | None = None
+
+
+class MessageId(Shape):
+    message_id: int
+
+
+class Purge(Shape):
+    """All that waits in it, or with `archived` what is done. `dry_run`, the default, only counts."""
+
+    archived: bool = False
+    dry_run: bool = True
+
+
+class Purged(Shape):
+    count: int
+    dry_run: bool
+
+
+class Replay(Shape):
+    """Those messages; all that are dead when none is named."""
+
+    ids: list[Id] | None = None
+
+
+class DeadAsked(Shape):
+    limit: Limit = 100
+    cursor: str | None = None
+
+
+class Deletion(Shape):
+    """`force`: with the messages that it holds."""
+
+    force: bool = False
+
+
+async def find(asked: Asked) -> Any:
+    return items((await admin(asked.store).stats()).queues)
+
+
+async def get(asked: Asked) -> QueueMetrics:
+    return await admin(asked.store).queue_metrics(asked.path("queue"))
+
+
+async def create(asked: Asked) -> Answer:
+    await asked.store.create_queue(asked.body.name)
+    where = asked.url(f"{API}/queues/{asked.body.name}")
+    return Answer(await admin(asked.store).queue_metrics(asked.body.name), 201, {"location": where})
+
+
+async def pause(asked: Asked) -> QueueMetrics:
+    await admin(asked.store).pause_queue(asked.path("queue"))
+    return await get(asked)
+
+
+async def resume(asked: Asked) -> QueueMetrics:
+    await admin(asked.store).resume_queue(asked.path("queue"))
+    return await get(asked)
+
+
+async def purge(asked: Asked) -> Any:
+    given: Purge = asked.body
+    if given.dry_run:
+        metrics = await get(asked)
+        held = metrics.ready + metrics.scheduled + metrics.leased + metrics.dead
+        return {"count": metrics.archived if given.archived else held, "dry_run": True}
+    count = await admin(asked.store).purge(asked.path("queue"), archived=given.archived)
+    return {"count": count, "dry_run": False}
+
+
+async def send(asked: Asked) -> Any:
+    given: NewMessage = asked.body
+    producer = await asked.store.producer(asked.path("queue"))
+    message_id = await producer.enqueue(
+        given.payload,
+        run_at=given.run_at,
+        delay=given.delay_seconds,
+        priority=given.priority,
+        max_attempts=given.max_attempts,
+    )
+    return {"message_id": message_id}
+
+
+async def dead(asked: Asked) -> Any:
+    query: DeadAsked = asked.query
+    queue = asked.path("queue")
+    after = None if query.cursor is None else _place(queue, query.cursor)
+    found = await admin(asked.store).dead_letters(queue, limit=query.limit + 1, after=after)
+    page = found[: query.limit]
+    more = len(found) > query.limit
+    cursor = to_cursor((page[-1].dead_since - _EPOCH) // _MICROSECOND, page[-1].id) if more else None
+    return items(page, next_cursor=cursor)
+
+
+def _place(queue: str, cursor: str) -> DeadLetter:
+    """What stands for the last of the page before: only its time and its id matter."""
+    microseconds, message_id = from_cursor(cursor, 2)
+    try:
+        since = _EPOCH + microseconds * _MICROSECOND
+    except OverflowError:
+        raise ConfigError("this cursor is of another list") from None
+    return DeadLetter(message_id, queue, "null", 0, 0, 0, since, since)
+
+
+async def replay(asked: Asked) -> Any:
+    return {"count": await admin(asked.store).replay(asked.path("queue"), asked.body.ids)}
+
+
+async def delete(asked: Asked) -> Any:
+    return {"count": await admin(asked.store).delete_queue(asked.path("queue"), force=asked.query.force)}
+
+
+QUEUE = f"{API}/queues/{{queue}}"
+
+ENDPOINTS = (
+    Endpoint("GET", f"{API}/queues", find, Scope.READ, "Every queue, with what it holds", gives=Items(QueueDepth)),
+    Endpoint(
+        "POST",
+        f"{API}/queues",
+        create,
+        Scope.OPERATE,
+        "Make a queue; one that is there stays as it is",
+        takes=NewQueue,
+        gives=QueueMetrics,
+        status=201,
+    ),
+    Endpoint("GET", QUEUE, get, Scope.READ, "What it holds now", gives=QueueMetrics),
+    Endpoint(
+        "DELETE",
+        QUEUE,
+        delete,
+        Scope.ADMIN,
+        "Remove it, with its archive; refused while it holds messages, unless forced",
+        query=Deletion,
+        gives=Counted,
+    ),
+    Endpoint(
+        "POST", f"{QUEUE}/pause", pause, Scope.OPERATE, "Take nothing from it until it is resumed", gives=QueueMetrics
+    ),
+    Endpoint("POST", f"{QUEUE}/resume", resume, Scope.OPERATE, "Take it up again", gives=QueueMetrics),
+    Endpoint(
+        "POST",
+        f"{QUEUE}/purge",
+        purge,
+        Scope.ADMIN,
+        "Delete all that waits in it; a dry run unless `dry_run` is false",
+        takes=Purge,
+        gives=Purged,
+        seconds=PURGE_SECONDS,
+    ),
+    Endpoint(
+        "POST",
+        f"{QUEUE}/messages",
+        send,
+        Scope.TRIGGER,
+        "Put a message into it",
+        takes=NewMessage,
+        gives=MessageId,
+        status=201,
+        limited=True,
+    ),
+    Endpoint(
+        "GET",
+        f"{QUEUE}/dead",
+        dead,
+        Scope.READ,
+        "Messages that were tried too often, oldest first",
+        query=DeadAsked,
+        gives=Items(DeadLetter, paged=True),
+    ),
+    Endpoint(
+        "POST",
+        f"{QUEUE}/replay",
+        replay,
+        Scope.OPERATE,
+        "Let dead messages start anew",
+        takes=Replay,
+        gives=Counted,
+        seconds=PURGE_SECONDS,
+    ),
+)

@@ -1,0 +1,271 @@
+"""Runs: trigger, find, look."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from pgqrs.api.actions import allowed_actions
+from pgqrs.api.admin import admin
+from pgqrs.api.bodies import body
+from pgqrs.api.export import export_run
+from pgqrs.api.metrics import LIVE_LEASES
+from pgqrs.api.why import why
+from pgqrs.api.workflow import workflow
+from pgqrs.db.tables import runs, workflows
+from pgqrs.db.tables.runs import RunRow, StepRow
+from pgqrs.errors import ConfigError, ExecutionFailed, RunCancelled, RunDeleted, WaitTimeout
+from pgqrs.filters import RunFilter, filter_of
+from pgqrs.reports import Why
+from pgqrs.types import ENDED, Event, RunStatus, RunSummary
+from pgqrs.web.access import Scope
+from pgqrs.web.problems import Problem, problem_of
+from pgqrs.web.resources.shapes import API, Id, Limit, Shape
+from pgqrs.web.routing import Answer, Asked, Endpoint, Items, items
+
+# A client that waits longer asks again: proxies close connections on which nothing comes for a minute.
+MOST_WAIT_SECONDS = 60
+
+
+class NewRun(Shape):
+    """A run to be: `params` is its input, any JSON."""
+
+    workflow: str
+    params: Any = None
+    idempotency_key: str | None = None
+    run_at: datetime | None = None
+    delay_seconds: float = 0.0
+    priority: int = 0
+    max_attempts: int | None = None
+    attributes: dict[str, Any] | None = None
+    # 409 when no live worker serves the workflow, in place of a warning.
+    require_worker: bool = False
+
+
+class TriggeredRun(Shape):
+    """What a trigger gives, once or as often as its key is used."""
+
+    run_id: int
+    workflow: str
+    idempotency_key: str | None
+    created_at: datetime
+    warnings: list[str]
+
+
+class RunsAsked(Shape):
+    """The filter as one text (`q`), as the words of its grammar, or both; a page of what it finds."""
+
+    q: str | None = None
+    status: str | None = None
+    workflow: str | None = None
+    since: str | None = None
+    before: str | None = None
+    completed_since: str | None = None
+    completed_before: str | None = None
+    # name=value; for several, `q=attr:a=1 attr:b=2`.
+    attr: str | None = None
+    error: str | None = None
+    text: str | None = None
+    parent: str | None = None
+    key: str | None = None
+    worker: str | None = None
+    waiting: str | None = None
+    deleted: str | None = None
+    limit: Limit = 50
+    cursor: str | None = None
+    # Also how many there are, counted up to 10,000.
+    count: bool = False
+
+    def filter(self) -> RunFilter:
+        words = {name: getattr(self, name) for name in _WORDS}
+        return filter_of(self.q, attr=[self.attr] if self.attr is not None else [], **words)
+
+
+_WORDS = tuple(name for name in RunsAsked.__struct_fields__ if name not in ("q", "attr", "limit", "cursor", "count"))
+
+
+class EventsAsked(Shape):
+    after: Id = 0
+    limit: Limit = 100
+
+
+class ResultAsked(Shape):
+    """How many seconds to wait for its end."""
+
+    wait: Annotated[int, msgspec.Meta(ge=0, le=MOST_WAIT_SECONDS)] = 0
+
+
+class ChildrenAsked(Shape):
+    limit: Limit = 50
+    cursor: str | None = None
+
+
+async def trigger(asked: Asked) -> Answer:
+    given: NewRun = asked.body
+    key = _key(asked)
+    named = workflow(given.workflow)
+    about = named.trigger(
+        given.params,
+        idempotency_key=key,
+        require_worker=given.require_worker or None,
+        run_at=given.run_at,
+        delay=given.delay_seconds,
+        priority=given.priority,
+        max_attempts=given.max_attempts,
+        attributes=given.attributes,
+    )
+    [made] = await about.triggered(asked.store, actor=asked.actor)
+    row = await runs.get(await asked.store.ready(), made.run_id)
+    told = TriggeredRun(
+        row.run_id, row.workflow, row.idempotency_key, row.created_at, await _warnings(asked, named.name)
+    )
+    where = asked.url(f"{API}/runs/{row.run_id}")
+    return Answer(msgspec.structs.asdict(told), 201 if made.is_new else 200, {"location": where})
+
+
+def _key(asked: Asked) -> str | None:
+    """From the header, as HTTP has it, or from the body, as everything else."""
+    header, inside = asked.request.headers.get("idempotency-key"), asked.body.idempotency_key
+    if header is not None and inside is not None and header != inside:
+        raise ConfigError("the header Idempotency-Key and idempotency_key in the body differ; give one of them")
+    return inside if header is None else header
+
+
+async def _warnings(asked: Asked, name: str) -> list[str]:
+    store = asked.store
+    within = LIVE_LEASES * store.config.lease_seconds
+    if await workflows.count_live_workers(await store.ready(), await store.workflow(name), within=within):
+        return []
+    return [f"no live worker serves workflow {name!r}: the run waits in its queue"]
+
+
+async def find(asked: Asked) -> Any:
+    query: RunsAsked = asked.query
+    wanted = query.filter()
+    page = await admin(asked.store).runs(wanted, limit=query.limit, cursor=query.cursor)
+    counted = {"count": await admin(asked.store).count_runs(wanted)} if query.count else {}
+    return items(page, next_cursor=page.next_cursor, **counted)
+
+
+async def get(asked: Asked) -> RunRow:
+    return await runs.get(await asked.store.ready(), asked.number("run_id"))
+
+
+async def steps(asked: Asked) -> Any:
+    row = await get(asked)
+    return items(await runs.steps(await asked.store.ready(), row.run_id))
+
+
+async def events(asked: Asked) -> Any:
+    query: EventsAsked = asked.query
+    return items(await admin(asked.store).events(asked.number("run_id"), limit=query.limit, after=query.after))
+
+
+async def result(asked: Asked) -> Any:
+    """The output; 202 while it goes on, 409 when it ended otherwise, 410 when it was deleted."""
+    row = await get(asked)
+    if row.status not in ENDED and asked.query.wait:
+        with suppress(WaitTimeout):
+            await asked.store.results.wait(row.run_id, asked.query.wait)
+        row = await get(asked)
+    told = body(row)
+    if row.status is RunStatus.SUCCESS:
+        # As it is stored: whether this process could read it does not matter.
+        return told["output"]
+    if row.status is RunStatus.ERROR:
+        raise await forbidden(asked, row.run_id, ExecutionFailed(row.run_id, row.last_error))
+    if row.status is RunStatus.CANCELLED:
+        raise await forbidden(asked, row.run_id, RunCancelled(row.run_id, row.last_error))
+    if row.deleted_at is not None:
+        raise RunDeleted(row.run_id, row.delete_reason)
+    return Answer({name: told[name] for name in ("run_id", "status", "waiting_for")}, 202, {"retry-after": "1"})
+
+
+async def explain(asked: Asked) -> Why:
+    return await why(asked.number("run_id"), asked.store)
+
+
+async def export(asked: Asked) -> Any:
+    return await export_run(asked.store, asked.number("run_id"))
+
+
+async def children(asked: Asked) -> Any:
+    row = await get(asked)
+    wanted = RunFilter(parent_run_id=row.run_id, deleted=None)
+    page = await admin(asked.store).runs(wanted, limit=asked.query.limit, cursor=asked.query.cursor)
+    return items(page, next_cursor=page.next_cursor)
+
+
+async def forbidden(asked: Asked, run_id: int, error: Exception) -> Problem:
+    """An error about a run, with what it is now and what may be done to it: what draws the buttons says so, too."""
+    row = await runs.get(await asked.store.ready(), run_id)
+    problem = problem_of(error)
+    problem.more |= {
+        "current_status": row.status.value,
+        "allowed_actions": list(allowed_actions(row.status, deleted=row.deleted_at is not None)),
+    }
+    return problem
+
+
+RUN = f"{API}/runs/{{run_id}}"
+
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        f"{API}/runs",
+        trigger,
+        Scope.TRIGGER,
+        "Trigger a run; with an idempotency key that is taken, the run that has it (200)",
+        takes=NewRun,
+        gives=TriggeredRun,
+        status=201,
+        limited=True,
+        headers=(("Idempotency-Key", "As `idempotency_key` in the body"),),
+    ),
+    Endpoint(
+        "GET",
+        f"{API}/runs",
+        find,
+        Scope.READ,
+        "Find runs, newest first",
+        query=RunsAsked,
+        gives=Items(RunSummary, paged=True),
+    ),
+    Endpoint("GET", RUN, get, Scope.READ, "All about a run", gives=RunRow),
+    Endpoint("GET", f"{RUN}/steps", steps, Scope.READ, "What is on record of its steps", gives=Items(StepRow)),
+    Endpoint(
+        "GET",
+        f"{RUN}/events",
+        events,
+        Scope.READ,
+        "What happened to it, oldest first; the last one's event_id as `after` pages on",
+        query=EventsAsked,
+        gives=Items(Event),
+    ),
+    Endpoint(
+        "GET",
+        f"{RUN}/result",
+        result,
+        Scope.READ,
+        "What it returned; 202 while it goes on, 409 when it failed or was cancelled, 410 when it was deleted",
+        query=ResultAsked,
+        gives=Any,
+        seconds=MOST_WAIT_SECONDS + 10,
+    ),
+    Endpoint("GET", f"{RUN}/why", explain, Scope.READ, "Why it does not move, and what to do", gives=Why),
+    Endpoint(
+        "GET", f"{RUN}/export", export, Scope.READ, "A run as a document, for people and for replay", gives=dict
+    ),
+    Endpoint(
+        "GET",
+        f"{RUN}/children",
+        children,
+        Scope.READ,
+        "The runs that it spawned, newest first",
+        query=ChildrenAsked,
+        gives=Items(RunSummary, paged=True),
+    ),
+)

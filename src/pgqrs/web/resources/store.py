@@ -1,0 +1,163 @@
+"""The store as a whole: outbox, failures, numbers."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from starlette.responses import Response
+
+from pgqrs.api.admin import admin
+from pgqrs.api.cursors import from_cursor, to_cursor
+from pgqrs.errors import ConfigError
+from pgqrs.filters import filter_of
+from pgqrs.reports import FailureGroup, OutboxCounts, StoreStats
+from pgqrs.types import OutboxEvent
+from pgqrs.web.access import Scope
+from pgqrs.web.problems import Problem
+from pgqrs.web.resources.shapes import API, Counted, Id, Limit, Shape
+from pgqrs.web.routing import Asked, Endpoint, Items, items
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+# Batch after batch; a second call goes on.
+REPLAY_SECONDS = 300.0
+
+
+class OutboxAsked(Shape):
+    limit: Limit = 100
+    cursor: str | None = None
+
+
+class Replay(Shape):
+    """Those events, by their `event_id`; all that are dead when none is named."""
+
+    ids: list[Id] | None = None
+
+
+class FailuresAsked(Shape):
+    """`since`: 24h, 7d, or a time."""
+
+    since: str = "24h"
+    limit: Limit = 100
+
+
+async def unpublished(asked: Asked) -> Any:
+    query: OutboxAsked = asked.query
+    after = None
+    if query.cursor is not None:
+        run_id, event_id = from_cursor(query.cursor, 2)
+        after = _place(run_id, event_id, _EPOCH)
+    found = await admin(asked.store).outbox.unpublished(limit=query.limit + 1, after=after)
+    return _page(found, query.limit, lambda last: to_cursor(last.run_id, last.event_id))
+
+
+async def dead(asked: Asked) -> Any:
+    query: OutboxAsked = asked.query
+    after = None
+    if query.cursor is not None:
+        microseconds, event_id = from_cursor(query.cursor, 2)
+        try:
+            after = _place(0, event_id, _EPOCH + microseconds * _MICROSECOND)
+        except OverflowError:
+            raise ConfigError("this cursor is of another list") from None
+    found = await admin(asked.store).outbox.dead(limit=query.limit + 1, after=after)
+    return _page(found, query.limit, _dead_cursor)
+
+
+def _dead_cursor(last: OutboxEvent) -> str:
+    return to_cursor(((last.dead_at or _EPOCH) - _EPOCH) // _MICROSECOND, last.event_id)
+
+
+def _page(found: list[OutboxEvent], limit: int, cursor: Callable[[OutboxEvent], str]) -> Any:
+    page = found[:limit]
+    return items(page, next_cursor=cursor(page[-1]) if len(found) > limit else None)
+
+
+def _place(run_id: int, event_id: int, dead_at: datetime) -> OutboxEvent:
+    """What stands for the last of the page before: only where it stands matters."""
+    return OutboxEvent("", "", "", run_id, "", "null", _EPOCH, 0, None, None, dead_at, event_id)
+
+
+async def counts(asked: Asked) -> OutboxCounts:
+    return await admin(asked.store).outbox.counts()
+
+
+async def replay(asked: Asked) -> Any:
+    return {"count": await admin(asked.store).outbox.replay(asked.body.ids)}
+
+
+async def failures(asked: Asked) -> Any:
+    query: FailuresAsked = asked.query
+    since = filter_of(since=query.since).created_after or timedelta(hours=24)
+    return items(await admin(asked.store).failures(since=since, limit=query.limit))
+
+
+async def stats(asked: Asked) -> StoreStats:
+    return await admin(asked.store).stats()
+
+
+async def metrics(asked: Asked) -> Response:
+    """What Prometheus scrapes, from the database."""
+    try:
+        telemetry = importlib.import_module("pgqrs.telemetry")
+    except ModuleNotFoundError as error:
+        if error.name != "pgqrs.telemetry":
+            raise
+        raise Problem(404, "not-found", "this version has no metrics") from None
+    content_type, text = await telemetry.exposition(asked.store)
+    return Response(text, media_type=content_type)
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        f"{API}/outbox",
+        unpublished,
+        Scope.READ,
+        "What is still to be published, by run and in its order",
+        query=OutboxAsked,
+        gives=Items(OutboxEvent, paged=True),
+    ),
+    Endpoint(
+        "GET",
+        f"{API}/outbox/dead",
+        dead,
+        Scope.READ,
+        "What receivers refused too often, longest dead first",
+        query=OutboxAsked,
+        gives=Items(OutboxEvent, paged=True),
+    ),
+    Endpoint("GET", f"{API}/outbox/counts", counts, Scope.READ, "How many of each", gives=OutboxCounts),
+    Endpoint(
+        "POST",
+        f"{API}/outbox/replay",
+        replay,
+        Scope.OPERATE,
+        "Let dead events start anew",
+        takes=Replay,
+        gives=Counted,
+        seconds=REPLAY_SECONDS,
+    ),
+    Endpoint(
+        "GET",
+        f"{API}/failures",
+        failures,
+        Scope.READ,
+        "What failed, grouped by what stays the same in the errors; the most frequent first",
+        query=FailuresAsked,
+        gives=Items(FailureGroup),
+    ),
+    Endpoint("GET", f"{API}/stats", stats, Scope.READ, "The whole store at a glance", gives=StoreStats),
+    Endpoint(
+        "GET",
+        "/metrics",
+        metrics,
+        Scope.READ,
+        "What Prometheus scrapes, from the database",
+        gives=str,
+        media="text/plain",
+    ),
+)

@@ -1,0 +1,143 @@
+"""Workflows and workers: what there is to run, and who runs it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgqrs.api.admin import admin
+from pgqrs.api.catalogue import WorkflowLine, pause_workflow, resume_workflow, workflow_lines
+from pgqrs.reports import WorkflowMetrics
+from pgqrs.types import WorkerInfo
+from pgqrs.web.access import Scope
+from pgqrs.web.problems import Problem
+from pgqrs.web.resources.shapes import API, Counted, Shape
+from pgqrs.web.routing import Answer, Asked, Endpoint, Items, items
+from pgqrs.words import length
+
+
+class NewWorkflow(Shape):
+    """`dead_letter` names a workflow that gets a run whenever one of this one's ends in ERROR."""
+
+    name: str
+    dead_letter: str | None = None
+
+
+class Window(Shape):
+    """How far back to look: 15m, 1h, 7d."""
+
+    window: str = "1h"
+
+
+class WorkersAsked(Shape):
+    queue: str | None = None
+
+
+async def find(asked: Asked) -> Any:
+    return items(await workflow_lines(asked.store))
+
+
+async def get(asked: Asked) -> WorkflowMetrics:
+    return await admin(asked.store).workflow_metrics(asked.path("workflow"))
+
+
+async def metrics(asked: Asked) -> WorkflowMetrics:
+    return await admin(asked.store).workflow_metrics(asked.path("workflow"), window=length(asked.query.window))
+
+
+async def create(asked: Asked) -> Answer:
+    given: NewWorkflow = asked.body
+    dead_letter = {} if given.dead_letter is None else {"dead_letter": given.dead_letter}
+    await asked.store.create_workflow(given.name, **dead_letter)
+    where = asked.url(f"{API}/workflows/{given.name}")
+    return Answer(await admin(asked.store).workflow_metrics(given.name), 201, {"location": where})
+
+
+async def pause(asked: Asked) -> WorkflowMetrics:
+    await pause_workflow(asked.store, asked.path("workflow"))
+    return await get(asked)
+
+
+async def resume(asked: Asked) -> WorkflowMetrics:
+    await resume_workflow(asked.store, asked.path("workflow"))
+    return await get(asked)
+
+
+async def find_workers(asked: Asked) -> Any:
+    return items(await admin(asked.store).workers(asked.query.queue))
+
+
+async def get_worker(asked: Asked) -> WorkerInfo:
+    worker_id = asked.number("worker_id")
+    found = next((each for each in await admin(asked.store).workers() if each.worker_id == worker_id), None)
+    if found is None:
+        raise Problem(404, "not-found", f"no worker {worker_id}", hint=f"GET {API}/workers lists them")
+    return found
+
+
+async def release(asked: Asked) -> Any:
+    await get_worker(asked)
+    return {"count": await admin(asked.store).release_worker_messages(asked.number("worker_id"))}
+
+
+WORKFLOW = f"{API}/workflows/{{workflow}}"
+WORKER = f"{API}/workers/{{worker_id}}"
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        f"{API}/workflows",
+        find,
+        Scope.READ,
+        "Every workflow, with its runs that have not ended",
+        gives=Items(WorkflowLine),
+    ),
+    Endpoint(
+        "POST",
+        f"{API}/workflows",
+        create,
+        Scope.OPERATE,
+        "Make its definition and its queue; those that are there stay as they are",
+        takes=NewWorkflow,
+        gives=WorkflowMetrics,
+        status=201,
+    ),
+    Endpoint(
+        "GET", WORKFLOW, get, Scope.READ, "How it fares: counts, rates, durations, queue", gives=WorkflowMetrics
+    ),
+    Endpoint(
+        "GET",
+        f"{WORKFLOW}/metrics",
+        metrics,
+        Scope.READ,
+        "The same over another time than the last hour",
+        query=Window,
+        gives=WorkflowMetrics,
+    ),
+    Endpoint(
+        "POST",
+        f"{WORKFLOW}/pause",
+        pause,
+        Scope.OPERATE,
+        "No run of it begins or goes on until it is resumed; what is at work finishes",
+        gives=WorkflowMetrics,
+    ),
+    Endpoint("POST", f"{WORKFLOW}/resume", resume, Scope.OPERATE, "Take its runs up again", gives=WorkflowMetrics),
+    Endpoint(
+        "GET",
+        f"{API}/workers",
+        find_workers,
+        Scope.READ,
+        "Every worker, with its last sign of life and what it holds",
+        query=WorkersAsked,
+        gives=Items(WorkerInfo),
+    ),
+    Endpoint("GET", WORKER, get_worker, Scope.READ, "One of them", gives=WorkerInfo),
+    Endpoint(
+        "POST",
+        f"{WORKER}/release",
+        release,
+        Scope.OPERATE,
+        "Hand back at once all that it holds: for one that is gone",
+        gives=Counted,
+    ),
+)
