@@ -77,11 +77,36 @@ def test_sql_lives_in_sql_files():
 
 
 def test_every_query_compiles_for_every_dialect():
-    from pgqrs.db import claims, history, lifecycle, metrics, migrations, retention, search, settling, triggering
+    from pgqrs.db import (
+        claims,
+        glimpses,
+        history,
+        lifecycle,
+        metrics,
+        migrations,
+        pulse,
+        retention,
+        search,
+        settling,
+        triggering,
+    )
     from pgqrs.db.tables import messages, outbox, queues, runs, schedules, workers, workflows
 
     tables = (messages, outbox, queues, runs, schedules, workers, workflows)
-    for module in (*tables, claims, history, lifecycle, metrics, migrations, retention, search, settling, triggering):
+    for module in (
+        *tables,
+        claims,
+        glimpses,
+        history,
+        lifecycle,
+        metrics,
+        migrations,
+        pulse,
+        retention,
+        search,
+        settling,
+        triggering,
+    ):
         for query in module._SQL.values():
             for dialect in (POSTGRES, SQLITE):
                 statement = query.compiled(dialect, "numbered" if dialect.is_postgres else "named")
