@@ -1,4 +1,8 @@
-"""A real Chromium before a real server on a filled SQLite file; one of each for all tests of a process."""
+"""A real Chromium before a real server on a filled SQLite file; one of each for all tests of a module.
+
+Playwright leaves an event loop running in the thread of the tests: so the browser ends with its module, and everything
+else that is asynchronous has a thread of its own.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import os
 import shutil
 import threading
 from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Self, TypeVar
 
@@ -57,6 +62,8 @@ class Served:
         except BaseException as error:  # noqa: BLE001 - told to whoever waits for it
             self._error = error
             self._started.set()
+        finally:
+            self._loop.close()
 
     async def _serve(self) -> None:
         self.store: Store = await pgqrs.connect_with(self._config, install=True)
@@ -78,7 +85,7 @@ class Served:
         await self.store.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     if not os.path.exists(CHROMIUM):  # noqa: PTH110
         if os.environ.get("CI"):
@@ -95,11 +102,12 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> pgqrs.Config:
     config = pgqrs.Config(f"sqlite:///{tmp_path_factory.mktemp('filled') / 'app.db'}")
-    asyncio.run(fill(config))
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: asyncio.run(fill(config))).result()
     return config
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def served(filled: pgqrs.Config) -> Iterator[Served]:
     """With actions, for whoever reaches it; a worker serves its workflows meanwhile."""
     with Served(filled, read_only=False) as served:

@@ -33,7 +33,7 @@ PAGES = {
 }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def places(served):
     """The addresses of pages, with runs of each kind."""
 
@@ -50,7 +50,7 @@ def places(served):
     return {name: path.format(**known) for name, path in PAGES.items()}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def axe():
     return resources.files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import log
 
 from pgqrs.db.pulse import Pulse
 from pgqrs.web.pages.rendering import number, took
+
+_LEAST_SECONDS = 0.001
+# In buckets; beyond that a line would tell of a time of which nothing is known.
+_LONGEST_GAP = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +37,10 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    # Points of lines, a gap where nothing ended.
+    # Points of lines.
     p50: tuple[str, ...]
     p95: tuple[str, ...]
+    least: str
     most: str
     summary: str
 
@@ -63,10 +69,19 @@ def throughput(pulse: Pulse) -> Throughput:
 
 
 def latency(pulse: Pulse) -> Latency:
-    known = [each for each in pulse.p95_seconds if each is not None]
-    most = max(*known, 0.001, 0.001)
-    told = f"95 of 100 took at most {took(max(known))}" if known else "nothing ended"
-    return Latency(_lines(pulse.p50_seconds, most), _lines(pulse.p95_seconds, most), took(most), told)
+    """On a logarithmic scale: half of the runs may take milliseconds, and some of them minutes."""
+    known = sorted(each for each in (*pulse.p50_seconds, *pulse.p95_seconds) if each is not None)
+    if not known:
+        return Latency((), (), "", "", "nothing ended")
+    least, most = max(known[0], _LEAST_SECONDS) / 1.5, max(known[-1], _LEAST_SECONDS) * 1.5
+    slowest = max(each for each in pulse.p95_seconds if each is not None)
+    return Latency(
+        _lines(pulse.p50_seconds, least, most),
+        _lines(pulse.p95_seconds, least, most),
+        took(least),
+        took(most),
+        f"95 of 100 took at most {took(slowest)}",
+    )
 
 
 def spark(counts: Sequence[int]) -> Spark:
@@ -77,20 +92,23 @@ def spark(counts: Sequence[int]) -> Spark:
     return Spark(bars, step * 0.8, f"at most {number(most)} at a time, {number(counts[-1]) if counts else 0} now")
 
 
-def _lines(values: Sequence[float | None], most: float) -> tuple[str, ...]:
-    """Points of each stretch without gaps; one point alone becomes a short line."""
+def _lines(values: Sequence[float | None], least: float, most: float) -> tuple[str, ...]:
+    """Points of lines; where nothing ended for long a line ends. One point alone becomes a short line."""
     step = 100 / len(values)
+    height = log(most / least)
     lines: list[list[tuple[float, float]]] = [[]]
     for at, each in enumerate(values):
-        if each is None:
-            lines.append([])
-        else:
-            lines[-1].append((at * step + step / 2, 100 - 100 * each / most))
+        if each is not None:
+            x, y = at * step + step / 2, 100 - 100 * log(max(each, least) / least) / height
+            if lines[-1] and x - lines[-1][-1][0] > _LONGEST_GAP * step:
+                lines.append([])
+            lines[-1].append((x, y))
     found = []
     for line in lines:
-        points = (
-            line if len(line) != 1 else [(line[0][0] - step * 0.4, line[0][1]), (line[0][0] + step * 0.4, line[0][1])]
-        )
+        points = line
+        if len(line) == 1:
+            [(x, y)] = line
+            points = [(x - step * 0.4, y), (x + step * 0.4, y)]
         if points:
             found.append(" ".join(f"{x:.2f},{y:.2f}" for x, y in points))
     return tuple(found)

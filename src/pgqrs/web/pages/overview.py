@@ -13,7 +13,7 @@ from pgqrs.reports import CappedCount, QueueDepth, StoreStats
 from pgqrs.types import RunStatus
 from pgqrs.web.access import Scope
 from pgqrs.web.pages.charts import latency, throughput
-from pgqrs.web.pages.rendering import brief, count, number, render
+from pgqrs.web.pages.rendering import brief, count, lately, number, render
 from pgqrs.web.routing import Asked, Endpoint
 
 # A queue whose oldest message has been ready for longer than this is behind.
@@ -60,8 +60,9 @@ async def show(asked: Asked) -> Response:
         pulse=beat,
         throughput=throughput(beat),
         latency=latency(beat),
-        window=brief(beat.window_seconds),
+        window=lately(beat.window_seconds),
         oldest=oldest,
+        runs=[(status, number) for status, number in stats.runs.items() if number.count],
         is_empty=not stats.queues,
     )
 
@@ -74,7 +75,7 @@ def _tiles(stats: StoreStats, beat: Pulse) -> list[Tile]:
         Tile("Ready", ready, RunStatus.PENDING, "could be worked on now"),
         Tile("Running", stats.runs[RunStatus.RUNNING], RunStatus.RUNNING, "at a worker"),
         Tile("Waiting", stats.runs[RunStatus.PAUSED], RunStatus.PAUSED, "asleep, or for somebody"),
-        Tile("Failed", failed, RunStatus.ERROR, f"in the last {brief(beat.window_seconds)}"),
+        Tile("Failed", failed, RunStatus.ERROR, f"in the last {lately(beat.window_seconds)}"),
     ]
 
 
@@ -87,7 +88,7 @@ def _troubles(stats: StoreStats, beat: Pulse) -> Iterator[Trouble]:
     ended = sum(beat.succeeded) + sum(beat.failed)
     failed = sum(beat.failed)
     if failed and failed > ended * _MANY_FAILED:
-        sentence = f"{number(failed)} of {number(ended)} runs failed in the last {brief(beat.window_seconds)}"
+        sentence = f"{number(failed)} of {number(ended)} runs failed in the last {lately(beat.window_seconds)}"
         yield Trouble(sentence, "/failures", {"since": "1h"}, is_bad=True)
     behind = [each for each in ready if (each.oldest_ready_age_seconds or 0) > _BEHIND_SECONDS]
     if behind:
@@ -98,7 +99,8 @@ def _troubles(stats: StoreStats, beat: Pulse) -> Iterator[Trouble]:
         yield Trouble(f"{_many(stats.workers.stale, 'worker')} gone without a word", "/workers", {})
     dead = [each for each in stats.queues if each.dead]
     if dead:
-        yield Trouble(f"{number(sum(each.dead for each in dead))} dead letters in {_names(dead)}", "/queues", {})
+        letters = sum(each.dead for each in dead)
+        yield Trouble(f"{number(letters)} dead letter{'s' * (letters != 1)} in {_names(dead)}", "/queues", {})
     if stats.outbox.dead.count:
         yield Trouble(f"{count(stats.outbox.dead)} outbox events were given up", "/outbox", {})
     paused = [each for each in stats.queues if each.paused]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -206,6 +205,34 @@ def pretty(text: str | None) -> str:
         return text
 
 
+def facts(text: str | None) -> str:
+    """The data of an event, as a line: `step charge · attempt 1`; what is no object as it is."""
+    try:
+        told = json.loads(text or "null")
+    except (ValueError, RecursionError):
+        told = None
+    if not isinstance(told, dict):
+        return text or ""
+    return " · ".join(f"{key} {each if isinstance(each, str) else json.dumps(each)}" for key, each in told.items())
+
+
+def failure(text: str | None) -> dict[str, str] | None:
+    """A stored error as people read it: `what`, and the `traceback`; None for what is not one."""
+    try:
+        told = json.loads(text or "null")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict) or not isinstance(told.get("message"), str):
+        return None
+    what = f"{told.get('type') or 'Error'}: {told['message']}"
+    return {"what": what, "traceback": str(told.get("traceback") or "")}
+
+
+def lately(seconds: float) -> str:
+    """`hour`, `10 min`: what stands behind "the last"."""
+    return {3600.0: "hour", 60.0: "minute"}.get(seconds) or brief(seconds)
+
+
 def short(text: str | None, most: int = 140) -> str:
     """One line of it."""
     line = " ".join((text or "").split())
@@ -226,11 +253,8 @@ def _made() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Callable[..., Any]] = {
-        "ago": ago, "brief": brief, "count": count, "iso": iso, "lasting": lasting, "number": number,
-        "pretty": pretty, "short": short, "size": size, "took": took, "utc": utc,
-    }  # fmt: skip
-    made.filters.update(filters)
+    filters = (ago, brief, count, facts, failure, iso, lasting, lately, number, pretty, short, size, took, utc)
+    made.filters.update({each.__name__: each for each in filters})
     return made
 
 
