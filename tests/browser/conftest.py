@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
 import pgqrs
 from browser.filling import FLOWS, fill
@@ -122,10 +122,14 @@ class Watched:
         self.url = url
         self.errors: list[str] = []
         self.requests: list[str] = []
-        page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
+        page.on("console", self._told)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("request", lambda request: self.requests.append(request.url))
         page.set_default_timeout(PATIENCE)
+
+    def _told(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.errors.append(f"{message.text} {message.location.get('url', '')}")
 
     def open(self, path: str) -> Page:
         self.page.goto(self.url + path)
