@@ -27,7 +27,7 @@ from pgqrs.web import app
 T = TypeVar("T")
 CHROMIUM = os.environ.get("PGQRS_TEST_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 # A page that takes longer than this on a busy machine is broken, not slow.
-PATIENCE = 20_000
+PATIENCE = 50_000
 
 
 class Served:

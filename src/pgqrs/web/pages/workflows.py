@@ -21,8 +21,9 @@ from pgqrs.errors import ConfigError
 from pgqrs.filters import RunFilter
 from pgqrs.types import RunSummary, StepStatus
 from pgqrs.web.access import Scope
-from pgqrs.web.pages.deeds import Deed, Question, Unclear, endpoints_of, text, value
+from pgqrs.web.pages.deeds import Deed, Question, Unclear, endpoints_of, text
 from pgqrs.web.pages.rendering import parameter, render, see
+from pgqrs.web.pages.starting import fields_of, input_of
 from pgqrs.web.routing import Asked, Endpoint
 
 PAGE = 100
@@ -79,7 +80,7 @@ async def show(asked: Asked, *, error: str | None = None, given: dict[str, Any] 
         deeds=_DEEDS,
         error=error,
         given=given or {},
-        fields=[],
+        fields=fields_of(await table.input_schema(await asked.store.ready(), found.name)),
     )
 
 
@@ -135,7 +136,7 @@ async def trigger(asked: Asked) -> Response:
     name = asked.path("name")
     await table.get(await asked.store.ready(), name)
     try:
-        params = value(asked, "input")
+        params = input_of(asked, fields_of(await table.input_schema(await asked.store.ready(), name)))
         delay = _seconds(text(asked, "delay"))
     except Unclear as unclear:
         return await show(asked, error=str(unclear), given=asked.body)
