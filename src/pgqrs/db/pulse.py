@@ -9,6 +9,7 @@ from datetime import datetime
 from pgqrs.db.database import Database, Kind, store_call
 from pgqrs.db.metrics import percentile
 from pgqrs.db.queries import load
+from pgqrs.db.tables import workflows
 from pgqrs.reports import CappedCount
 from pgqrs.types import RunStatus
 
@@ -81,15 +82,20 @@ async def clock(db: Database) -> datetime:
 @store_call(Kind.READ, idempotent=True)
 async def pulse(db: Database) -> Pulse:
     """Of the last hour, or of less of it when much has ended."""
+    ended_of = [each.workflow_id for each in await workflows.list_all(db)]
     for window in WINDOWS:
         width = window / BUCKETS
-        rows = await db.fetch(_SQL["ended_per_bucket"], window=window, width=width, most=MOST_ENDED + 1)
+        rows = await db.fetch(
+            _SQL["ended_per_bucket"], ended_of=ended_of, window=window, width=width, most=MOST_ENDED + 1
+        )
         total = sum(int(row[2]) for row in rows)
         if total <= MOST_ENDED:
             break
     # One in so many, so that they are spread over the window however much there is.
     every = total // MOST_SAMPLED + 1
-    sample = await db.fetch(_SQL["durations_sampled"], window=window, every=every, most=2 * MOST_SAMPLED)
+    sample = await db.fetch(
+        _SQL["durations_sampled"], ended_of=ended_of, window=window, every=every, most=2 * MOST_SAMPLED
+    )
     durations: list[list[float]] = [[] for _ in range(BUCKETS)]
     for ago, seconds in sample:
         if seconds is not None:
