@@ -111,12 +111,14 @@ async def of_runs(db: Database, runs: Sequence[tuple[int, str]]) -> dict[int, Gl
         name: int(count)
         for name, count in await db.fetch(_SQL["steps_of_last_success"], given=given, most=MOST_STEPS)
     }
-    return {
-        run_id: Glimpse(
-            *map(int, steps.get(run_id, (0, 0, 0))), *due.get(run_id, (None, None)), expected.get(name, 0)
+    found = {}
+    for run_id, name in runs:
+        done, failed, still_open = steps.get(run_id, (0, 0, 0))
+        due_in_seconds, holder = due.get(run_id, (None, None))
+        found[run_id] = Glimpse(
+            int(done), int(failed), int(still_open), due_in_seconds, holder, expected.get(name, 0)
         )
-        for run_id, name in runs
-    }
+    return found
 
 
 @store_call(Kind.READ, idempotent=True)
@@ -203,7 +205,20 @@ async def workers_shown(db: Database, *, limit: int) -> list[WorkerInfo]:
             held[worker_id] = held.get(worker_id, 0) + int(number)
     rows = await db.fetch(_SQL["workers_shown"], most=limit)
     return [
-        WorkerInfo(*row[:4], WorkerStatus(row[4]), *row[5:9], held.get(row[0], 0), decode(row[9])) for row in rows
+        WorkerInfo(
+            worker_id=worker_id,
+            queue=queue,
+            name=name,
+            port=port,
+            status=WorkerStatus(status),
+            created_at=created_at,
+            heartbeat_at=heartbeat_at,
+            stopped_at=stopped_at,
+            heartbeat_age_seconds=age,
+            leased=held.get(worker_id, 0),
+            info=decode(info),
+        )
+        for worker_id, queue, name, port, status, created_at, heartbeat_at, stopped_at, age, info in rows
     ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pgqrs.db.database import Database, Kind, store_call
+from pgqrs.db.database import Database, Kind, Row, store_call
 from pgqrs.db.metrics import percentile
 from pgqrs.db.queries import load
 from pgqrs.db.tables import workflows
@@ -121,10 +121,23 @@ async def pulse(db: Database) -> Pulse:
 async def workflows_at_a_glance(db: Database, *, window: float, limit: int, after: str = "") -> list[WorkflowGlance]:
     """By name, from the one behind `after` on."""
     rows = await db.fetch(_SQL["workflows_at_a_glance"], window=window, after=after, page=limit, most=MOST_LISTED + 1)
-    return [
-        WorkflowGlance(name, paused_at, *(_capped(int(number)) for number in counts), succeeded_at, failed_at)
-        for name, paused_at, *counts, succeeded_at, failed_at in rows
-    ]
+    return [_glance(row) for row in rows]
+
+
+def _glance(row: Row) -> WorkflowGlance:
+    name, paused_at, *counts, succeeded_at, failed_at = row
+    pending, running, paused, succeeded, failed = (_capped(int(number)) for number in counts)
+    return WorkflowGlance(
+        workflow=name,
+        paused_at=paused_at,
+        pending=pending,
+        running=running,
+        paused=paused,
+        succeeded=succeeded,
+        failed=failed,
+        succeeded_at=succeeded_at,
+        failed_at=failed_at,
+    )
 
 
 def _place(ago: float) -> int:

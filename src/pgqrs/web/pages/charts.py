@@ -61,10 +61,12 @@ def throughput(pulse: Pulse) -> Throughput:
         if total:
             since = _clock(pulse, at)
             told = f"{since}: {pulse.succeeded[at]} succeeded, {pulse.failed[at]} failed"
-            heights = [100 * each[at] / most for each in (pulse.succeeded, pulse.failed, pulse.cancelled)]
-            bars.append(Bar(at * step + step * 0.1, step * 0.8, *heights, told))
-    failed = sum(pulse.failed)
-    summary = f"{number(pulse.ended)} runs ended, {number(failed)} of them failed; at most {number(most)} at a time"
+            succeeded, failed, cancelled = (
+                100 * each[at] / most for each in (pulse.succeeded, pulse.failed, pulse.cancelled)
+            )
+            bars.append(Bar(at * step + step * 0.1, step * 0.8, succeeded, failed, cancelled, told))
+    ended, lost = number(pulse.ended), number(sum(pulse.failed))
+    summary = f"{ended} runs ended, {lost} of them failed; at most {number(most)} at a time"
     return Throughput(tuple(bars), number(most), summary)
 
 

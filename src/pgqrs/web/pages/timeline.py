@@ -225,7 +225,7 @@ def _folded(busy: Sequence[tuple[datetime, datetime]]) -> list[tuple[datetime, d
     """The idle stretches that would leave no room for what happened, the longest first; in the order of time."""
     gaps = [(before[1], after[0]) for before, after in pairwise(busy)]
     left = busy[-1][1] - busy[0][0]
-    found = []
+    found: list[tuple[datetime, datetime]] = []
     for gap in sorted(gaps, key=lambda each: each[0] - each[1]):
         length = gap[1] - gap[0]
         if len(found) == _MOST_FOLDS or length < _LEAST_FOLD or length < left * _FOLDED_FROM:
