@@ -50,6 +50,7 @@ check: $(VENV)/.dev ## ruff, mypy strict, import layers
 	$(BIN)/lint-imports
 
 test: $(VENV)/.dev ## the whole suite on SQLite, PostgreSQL (started here) and Turso
+	@command -v chromium >/dev/null || { echo "installing chromium for the dashboard's tests"; apt-get install -y -qq chromium >/dev/null; } || echo "no chromium: the tests in tests/browser are skipped (they fail in CI)"
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 docs: $(VENV)/.dev ## the documentation as a site in site/; fails on a dead link, or on anything fetched from elsewhere

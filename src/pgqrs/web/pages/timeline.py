@@ -24,7 +24,8 @@ _LEAST_FOLD = timedelta(seconds=1)
 # How wide a folded stretch is drawn, in percent; all of them together take at most half.
 _FOLD_WIDTH = 4.0
 _LEAST_WIDTH = 0.5
-_TICK_DISTANCE = 14.0
+# So that two labels have room beside each other, also on a phone.
+_TICK_DISTANCE = 24.0
 # Steps that are a wait and no work.
 _WAITS = ("sleep", "pause", "result:")
 
@@ -192,7 +193,7 @@ class _Axis:
         """How long after the beginning, where there is room for it: at the ends of what is not folded first."""
         wanted: list[tuple[float, datetime]] = [(0.0, self._start), (100.0, self._end)]
         for start, end, left, right in self._pieces[::2]:
-            steps = max(1, round((right - left) / 20))
+            steps = max(1, round((right - left) / 25))
             wanted += [
                 (left + (right - left) * part / steps, start + (end - start) * part / steps)
                 for part in range(steps + 1)

@@ -66,7 +66,8 @@ async def show(asked: Asked, *, error: str | None = None, given: dict[str, Any] 
     found = await table.get(await asked.store.ready(), name)
     newest = await admin(asked.store).runs(RunFilter(workflow=found.name), limit=_SAMPLED)
     cells = await glimpses.cells(await asked.store.ready(), [run.run_id for run in newest])
-    columns: list[RunSummary] = list(reversed(newest[:_COLUMNS]))
+    # The newest first, as in every list: what does not fit on a small screen is the oldest.
+    columns: list[RunSummary] = newest[:_COLUMNS]
     return await render(
         asked,
         "workflow.html",
