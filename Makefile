@@ -50,6 +50,7 @@ check: $(VENV)/.dev ## ruff, mypy strict, import layers
 	$(BIN)/lint-imports
 
 test: $(VENV)/.dev ## the whole suite on SQLite, PostgreSQL (started here) and Turso
+	@command -v chromium >/dev/null || { echo "installing chromium for the dashboard's tests"; apt-get install -y -qq chromium >/dev/null; } || echo "no chromium: the tests in tests/browser are skipped (they fail in CI)"
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 fuzz: $(VENV)/.dev ## hostile requests to every HTTP route, none of which may get a 500; COUNT=100000 SEED=7 choose

@@ -57,6 +57,8 @@ class FailureGroup:
     last_at: datetime
     example_run_id: int
     last_error: str | None
+    # How many in each 24th of the time that was asked about, the oldest first.
+    over_time: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

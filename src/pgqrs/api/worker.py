@@ -17,6 +17,7 @@ from pgqrs.db.driver import Driver
 from pgqrs.db.hints import CATALOGUE
 from pgqrs.db.tables import workers, workflows
 from pgqrs.engine.registry import Handler, served
+from pgqrs.engine.schemas import input_schema
 from pgqrs.engine.service import Service
 from pgqrs.engine.worker import WorkerLoop
 from pgqrs.errors import ConfigError, ConnectionFailed, SchemaMismatch, SchemaNotInstalled
@@ -163,11 +164,13 @@ def _is_served(name: str, prefixes: Sequence[str]) -> bool:
 async def _define(
     db: Driver, config: Config, handlers: Mapping[str, Handler], *, creates: Container[str]
 ) -> list[workflows.Workflow]:
-    """The workflows of the handlers, with what their code says of dead letters and schedules."""
+    """The workflows of the handlers, with what their code says of dead letters, schedules and what they take."""
     found = [await (workflows.create(db, name) if name in creates else workflows.get(db, name)) for name in handlers]
     for handler in handlers.values():
         if handler.options.dead_letter is not None:
             await workflows.set_dead_letter(db, handler.name, handler.options.dead_letter)
+        if (schema := input_schema(handler)) is not None:
+            await workflows.set_input_schema(db, handler.name, schema)
     await declare(db, config, handlers.values())
     db.hints.announce([CATALOGUE])
     return found

@@ -81,10 +81,10 @@ async def of_workflow(db: Database, name: str, *, window: timedelta, live_within
         ended=CappedCount(len(newest), sampled),
         success_rate=100.0 * succeeded / len(newest) if newest else None,
         avg_duration=_seconds(sum(durations) / len(durations)) if durations else None,
-        p50_duration=_percentile(durations, 0.50),
-        p95_duration=_percentile(durations, 0.95),
-        p50_wait=_percentile(waits, 0.50),
-        p95_wait=_percentile(waits, 0.95),
+        p50_duration=percentile(durations, 0.50),
+        p95_duration=percentile(durations, 0.95),
+        p50_wait=percentile(waits, 0.50),
+        p95_wait=percentile(waits, 0.95),
         queue=depth,
         live_workers=await workflows.count_live_workers(db, found, within=live_within),
     )
@@ -128,6 +128,12 @@ async def gauges(db: Database, *, live_within: float) -> StoreGauges:
     )
 
 
+@store_call(Kind.READ, idempotent=True)
+async def depths(db: Database, asked: Sequence[Queue]) -> list[QueueDepth]:
+    """Of these queues, in their order."""
+    return await _depths(db, asked)
+
+
 async def _depths(db: Database, asked: Sequence[Queue], *, most: int | None = None) -> list[QueueDepth]:
     ids = [queue.queue_id for queue in asked]
     most = MOST_COUNTED + 1 if most is None else most
@@ -169,7 +175,7 @@ def _capped(number: int) -> CappedCount:
     return CappedCount(min(number, MOST_COUNTED), number > MOST_COUNTED)
 
 
-def _percentile(ordered: Sequence[float], part: float) -> timedelta | None:
+def percentile(ordered: Sequence[float], part: float) -> timedelta | None:
     """As percentile_cont has it: between two values, in proportion."""
     if not ordered:
         return None

@@ -18,6 +18,7 @@ Every one is an index range, walked from its newest run on and left when the pag
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import re
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pgqrs.db.database import Database, Kind, store_call
+from pgqrs.db.database import Database, Kind, Row, store_call
 from pgqrs.db.queries import load
 from pgqrs.db.tables import workflows
 from pgqrs.db.tables.runs import progress_in
@@ -41,6 +42,8 @@ LIVE = tuple(status for status in RunStatus if status not in ENDED)
 SMALL_WINDOW = 10_000
 # Each workflow of a pattern is a statement of its own; for more of them one walk over the newest runs is cheaper.
 MOST_WORKFLOWS = 20
+# A group of failures over time, in so many parts of the window.
+FAILURE_BUCKETS = 24
 # A run that was created after a moment has ended after it, too, but for what two clocks (a failover) may differ.
 CLOCK_SLACK = timedelta(hours=1)
 _ALWAYS = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2999, 1, 1, tzinfo=UTC))
@@ -141,7 +144,8 @@ async def newest_run_id(db: Database) -> int:
 async def failures(db: Database, since: Moment, *, most: int) -> tuple[list[FailureGroup], bool]:
     """ERROR runs that ended since then, grouped; True when there were more than `most`, and the newest were taken."""
     names = {each.workflow_id: each.name for each in await workflows.list_all(db)}
-    ended_from = await _moment(db, since)
+    now: datetime = (await db.fetch(_SQL["clock"]))[0][0]
+    ended_from = now - since if isinstance(since, timedelta) else since
     window = {
         "ended_of": list(names),
         "ended_as": str(RunStatus.ERROR),
@@ -150,18 +154,41 @@ async def failures(db: Database, since: Moment, *, most: int) -> tuple[list[Fail
     }
     counted = await db.fetch(_SQL["count_ended"], **window, most=most + 1)
     name = "failures_in_window" if counted[0][0] <= most else "newest_failures"
-    rows = await db.fetch(_SQL[name], ended_of=list(names), ended_from=ended_from, before=NEWEST, most=most)
-    capped = name == "newest_failures" and sum(row[2] for row in rows) >= most
-    examples = {
-        summary.run_id: summary.last_error for summary in await _summaries(db, None, [row[5] for row in rows])
-    }
-    groups = [
-        FailureGroup(names[workflow_id], signature, number, first_at, last_at, example, examples.get(example))
-        for workflow_id, signature, number, first_at, last_at, example in rows
-        # A workflow may have come since the names were read.
-        if workflow_id in names
-    ]
-    return sorted(groups, key=lambda group: (-group.count, -group.example_run_id)), capped
+    # Nothing has failed in the future: then a bucket of any width will do.
+    width = max((now - ended_from).total_seconds() / FAILURE_BUCKETS, 1.0)
+    rows = await db.fetch(
+        _SQL[name], ended_of=list(names), ended_from=ended_from, before=NEWEST, most=most, width=width
+    )
+    capped = name == "newest_failures" and sum(row[3] for row in rows) >= most
+    groups = _groups([row for row in rows if row[0] in names], names)
+    texts = {each.run_id: each.last_error for each in await _summaries(db, None, [g.example_run_id for g in groups])}
+    told = [dataclasses.replace(group, last_error=texts.get(group.example_run_id)) for group in groups]
+    return sorted(told, key=lambda group: (-group.count, -group.example_run_id)), capped
+
+
+def _groups(rows: Sequence[Row], names: dict[int, str]) -> list[FailureGroup]:
+    """The buckets of each workflow and signature put together."""
+    found: dict[tuple[int, str | None], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row[0], row[1]), []).append(row)
+    groups = []
+    for (workflow_id, signature), buckets in found.items():
+        over_time = [0] * FAILURE_BUCKETS
+        for _, _, bucket, number, *_ in buckets:
+            over_time[min(max(int(bucket), 0), FAILURE_BUCKETS - 1)] += number
+        groups.append(
+            FailureGroup(
+                workflow=names[workflow_id],
+                error_signature=signature,
+                count=sum(over_time),
+                first_at=min(row[4] for row in buckets),
+                last_at=max(row[5] for row in buckets),
+                example_run_id=max(row[6] for row in buckets),
+                last_error=None,
+                over_time=tuple(over_time),
+            )
+        )
+    return groups
 
 
 # -- choosing --------------------------------------------------------------------------------------------

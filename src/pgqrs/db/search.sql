@@ -219,25 +219,30 @@ select max(run_id) from pgqrs_workflow_runs;
 select {now} as now_at;
 
 -- name: failures_in_window
--- What the failures of a window have in common, for as many as :most of them.
-select workflow_id, error_signature, count(*), min(completed_at) as first_at, max(completed_at) as last_at, max(run_id)
+-- What the failures of a window have in common, for as many as :most of them; by buckets of :width seconds, for a picture
+-- of their number over time. (round, as not every database has floor; the 0.499999 makes it one.)
+select workflow_id, error_signature, round(since / :width - 0.499999), count(*), min(completed_at) as first_at,
+    max(completed_at) as last_at, max(run_id)
 from (
-    select r.workflow_id, r.error_signature, r.completed_at, r.run_id
+    select r.workflow_id, r.error_signature, r.completed_at, r.run_id,
+        {seconds r.completed_at since cast(:ended_from as {time})} as since
     from pgqrs_workflow_runs as r
     where r.workflow_id {in ended_of} and r.status = 'ERROR' and r.completed_at >= :ended_from
       and r.completed_at is not null and r.deleted_at is null
     limit :most
 ) as failed
-group by workflow_id, error_signature;
+group by 1, 2, 3;
 
 -- name: newest_failures
 -- The same for the newest, where the window holds more than can be grouped at once.
-select workflow_id, error_signature, count(*), min(completed_at) as first_at, max(completed_at) as last_at, max(run_id)
+select workflow_id, error_signature, round(since / :width - 0.499999), count(*), min(completed_at) as first_at,
+    max(completed_at) as last_at, max(run_id)
 from (
-    select r.workflow_id, r.error_signature, r.completed_at, r.run_id
+    select r.workflow_id, r.error_signature, r.completed_at, r.run_id,
+        {seconds r.completed_at since cast(:ended_from as {time})} as since
     from pgqrs_workflow_runs as r
     where r.status = 'ERROR' and r.run_id < :before and r.completed_at >= :ended_from and r.deleted_at is null
     order by r.run_id desc
     limit :most
 ) as failed
-group by workflow_id, error_signature;
+group by 1, 2, 3;

@@ -62,6 +62,18 @@ async def set_dead_letter(db: Database, name: str, dead_letter: str | None) -> N
     await db.execute(_SQL["set_dead_letter"], name=name, dead_letter=dead_letter)
 
 
+@store_call(Kind.STATEMENT, idempotent=True)
+async def set_input_schema(db: Database, name: str, schema: str) -> None:
+    """What its runs take, as the code of a worker says."""
+    await db.execute(_SQL["set_input_schema"], name=name, schema=schema)
+
+
+@store_call(Kind.READ, idempotent=True)
+async def input_schema(db: Database, name: str) -> str | None:
+    rows = await db.fetch(_SQL["get_input_schema"], name=name)
+    return rows[0][0] if rows else None
+
+
 @store_call(Kind.READ, idempotent=True)
 async def count_live_workers(db: Database, workflow: Workflow, *, within: float) -> int:
     """Workers of this workflow that gave a sign of life in the last `within` seconds."""

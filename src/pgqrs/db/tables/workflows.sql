@@ -37,3 +37,14 @@ from pgqrs_workers
 where status = 'READY'
   and (queue_id = :queue_id or queue_id is null)
   and heartbeat_at > {after -:within};
+
+-- name: set_input_schema
+-- Written only when it says something else.
+update pgqrs_workflows
+set input_schema = {as_json :schema}
+where name = :name
+  and (input_schema is null or {text input_schema} <> cast(:schema as text));
+
+-- name: get_input_schema
+select {text input_schema} from pgqrs_workflows
+where name = :name;

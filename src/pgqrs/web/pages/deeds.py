@@ -1,0 +1,181 @@
+"""What can be done from a page: asked for first, on a page of its own or in a dialog, then done and told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from pgqrs.errors import ConfigError, PgqrsError, SerializationError
+from pgqrs.web.access import Scope
+from pgqrs.web.pages.rendering import Frame, parameter, render, seen
+from pgqrs.web.problems import Problem, problem_of
+from pgqrs.web.routing import Asked, Endpoint
+
+# A purge or a bulk verb may take its time: nobody is told before it is done.
+LONG_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Something that the form asks for."""
+
+    name: str
+    label: str
+    kind: str = "text"
+    hint: str = ""
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a confirmation says: one sentence, and what is good to know."""
+
+    sentence: str
+    facts: tuple[str, ...] = ()
+    fields: tuple[Field, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """Something that changes a thing. `ask` says what will happen; `do` does it."""
+
+    # run.cancel: the noun, and the verb that ends the address.
+    name: str
+    # The page of the thing: /runs/{run_id:int}.
+    path: str
+    button: str
+    ask: Callable[[Asked], Awaitable[Question]]
+    do: Callable[[Asked], Awaitable[None]]
+    scope: Scope = Scope.OPERATE
+    is_grave: bool = False
+    seconds: float = 10.0
+
+    @property
+    def noun(self) -> str:
+        return self.name.partition(".")[0]
+
+    @property
+    def verb(self) -> str:
+        return self.name.partition(".")[2]
+
+
+class Unclear(Exception):
+    """Something in the form cannot be used; it is shown again, with what was given."""
+
+
+def endpoints_of(deeds: Sequence[Deed], *, here: str) -> list[Endpoint]:
+    """For each a page that asks, and what does it."""
+    found = []
+    for deed in deeds:
+        found += [
+            Endpoint(
+                "GET",
+                f"{deed.path}/confirm/{deed.verb}",
+                _asking(deed, here),
+                Scope.READ,
+                f"{deed.button}: what it would do",
+                page=True,
+            ),
+            Endpoint(
+                "POST",
+                f"{deed.path}/{deed.verb}",
+                _doing(deed, here),
+                deed.scope,
+                deed.button,
+                page=True,
+                seconds=deed.seconds,
+            ),
+        ]
+    return found
+
+
+def _asking(deed: Deed, here: str) -> Callable[[Asked], Awaitable[Response]]:
+    async def ask(asked: Asked) -> Response:
+        return await _confirmation(asked, deed, here, back=parameter(asked, "back"))
+
+    return ask
+
+
+def _doing(deed: Deed, here: str) -> Callable[[Asked], Awaitable[Response]]:
+    async def do(asked: Asked) -> Response:
+        back = text(asked, "back")
+        try:
+            await deed.do(asked)
+        except (Unclear, ConfigError, SerializationError) as error:
+            return await _confirmation(asked, deed, here, back=back or "", error=error, given=asked.body)
+        return seen(asked, back, done=deed.name, otherwise=_page_of(asked, deed))
+
+    return do
+
+
+async def _confirmation(
+    asked: Asked,
+    deed: Deed,
+    here: str,
+    *,
+    back: str,
+    error: Exception | None = None,
+    given: dict[str, Any] | None = None,
+) -> Response:
+    return await render(
+        asked,
+        "confirm.html",
+        here=here,
+        status=200 if error is None else 422,
+        deed=deed,
+        question=await deed.ask(asked),
+        action=_page_of(asked, deed) + f"/{deed.verb}",
+        page=_page_of(asked, deed),
+        back=back,
+        error=_told(error),
+        given=given or {},
+    )
+
+
+def _page_of(asked: Asked, deed: Deed) -> str:
+    """The address of the thing: that of the request without the verb at its end."""
+    path = Frame(asked.request).path
+    return quote(path.removesuffix(f"/confirm/{deed.verb}").removesuffix(f"/{deed.verb}"), safe="/:")
+
+
+def _told(error: Exception | None) -> str | None:
+    if error is None or isinstance(error, Unclear):
+        return None if error is None else str(error)
+    return problem_of(error).detail if isinstance(error, PgqrsError) else str(error)
+
+
+# -- reading forms ---------------------------------------------------------------------------------------
+
+
+def text(asked: Asked, name: str) -> str | None:
+    """A field of the form; None when it is empty or not there."""
+    value = (asked.body or {}).get(name)
+    if isinstance(value, list):
+        raise Problem(422, "bad-form", f"{name!r} is there twice")
+    return (value or "").strip() or None
+
+
+def texts(asked: Asked, name: str) -> list[str]:
+    """Every field of that name: ticked boxes."""
+    value = (asked.body or {}).get(name)
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def value(asked: Asked, name: str) -> Any:
+    """A field that holds JSON; None when it is empty."""
+    given = text(asked, name)
+    if given is None:
+        return None
+    try:
+        return json.loads(given, parse_constant=_refused)
+    except (ValueError, RecursionError) as error:
+        raise Unclear(f"{name} is no JSON: {error}. Text stands in double quotes.") from None
+
+
+def _refused(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")

@@ -1,0 +1,52 @@
+"""Outbox: what is still to be published, and what was given up."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from pgqrs.api.admin import admin
+from pgqrs.reports import OutboxStats
+from pgqrs.web.access import Scope
+from pgqrs.web.pages.deeds import LONG_SECONDS, Deed, Question, endpoints_of
+from pgqrs.web.pages.rendering import count, render
+from pgqrs.web.routing import Asked, Endpoint
+
+SHOWN = 100
+
+
+async def show(asked: Asked) -> Response:
+    outbox = admin(asked.store).outbox
+    return await render(
+        asked,
+        "outbox.html",
+        here="outbox",
+        counts=await _counts(asked),
+        unpublished=await outbox.unpublished(limit=SHOWN),
+        dead=await outbox.dead(limit=SHOWN),
+        shown=SHOWN,
+        replay=REPLAY,
+    )
+
+
+async def _counts(asked: Asked) -> OutboxStats:
+    """Capped, unlike `admin.outbox.counts`: a million that were published are not counted."""
+    return (await admin(asked.store).stats()).outbox
+
+
+async def _ask_replay(asked: Asked) -> Question:
+    dead = count((await _counts(asked)).dead)
+    return Question(
+        f"Let {dead} dead events start anew?", ("They come after what their runs have published meanwhile.",)
+    )
+
+
+async def _replay(asked: Asked) -> None:
+    await admin(asked.store).outbox.replay()
+
+
+REPLAY = Deed("outbox.replay", "/outbox", "Replay the dead", _ask_replay, _replay, seconds=LONG_SECONDS)
+
+ENDPOINTS = (
+    Endpoint("GET", "/outbox", show, Scope.READ, "Outbox", page=True),
+    *endpoints_of([REPLAY], here="outbox"),
+)

@@ -1,0 +1,128 @@
+"""Queues: what each holds; one with what is taken next, its dead letters, and pause, replay and purge."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.responses import Response
+
+from pgqrs.api.admin import admin
+from pgqrs.db import glimpses, metrics
+from pgqrs.db.tables import queues as table
+from pgqrs.db.tables import workflows
+from pgqrs.db.tables.queues import Queue
+from pgqrs.errors import WorkflowNotFound
+from pgqrs.web.access import Scope
+from pgqrs.web.pages.deeds import LONG_SECONDS, Deed, Question, endpoints_of
+from pgqrs.web.pages.rendering import number, parameter, render
+from pgqrs.web.routing import Asked, Endpoint
+
+PAGE = 100
+SHOWN_MESSAGES, SHOWN_TEXT = 50, 300
+
+
+async def show_all(asked: Asked) -> Response:
+    db = await asked.store.ready()
+    after = parameter(asked, "after")
+    found = [each for each in await table.list_all(db) if each.name > after]
+    page = found[:PAGE]
+    return await render(
+        asked,
+        "queues.html",
+        here="queues",
+        queues=await metrics.depths(db, page),
+        workflows={each.name for each in await workflows.list_all(db)},
+        next_after=page[-1].name if len(found) > PAGE else None,
+        is_first=not after,
+    )
+
+
+async def show(asked: Asked) -> Response:
+    db = await asked.store.ready()
+    queue = await _queue(asked)
+    [depth] = await metrics.depths(db, [queue])
+    return await render(
+        asked,
+        "queue.html",
+        here="queues",
+        queue=queue,
+        depth=depth,
+        is_workflow=await _is_workflow(asked, queue.name),
+        messages=await glimpses.next_messages(db, queue.queue_id, limit=SHOWN_MESSAGES, cut=SHOWN_TEXT),
+        dead=await admin(asked.store).dead_letters(queue.name, limit=SHOWN_MESSAGES),
+        shown=SHOWN_MESSAGES,
+        deeds=_DEEDS,
+    )
+
+
+async def _queue(asked: Asked) -> Queue:
+    return await table.get(await asked.store.ready(), asked.path("name"))
+
+
+async def _is_workflow(asked: Asked, name: str) -> bool:
+    try:
+        await workflows.get(await asked.store.ready(), name)
+    except WorkflowNotFound:
+        return False
+    return True
+
+
+def _asking(sentence: str, *facts: str) -> Callable[[Asked], Awaitable[Question]]:
+    async def ask(asked: Asked) -> Question:
+        return Question(sentence.format((await _queue(asked)).name), facts)
+
+    return ask
+
+
+async def _ask_purge(asked: Asked) -> Question:
+    queue = await _queue(asked)
+    [depth] = await metrics.depths(await asked.store.ready(), [queue])
+    held = depth.ready + depth.scheduled + depth.leased + depth.dead
+    many = number(held) + ("+" if depth.capped else "")
+    return Question(
+        f"Delete {many} messages of queue {queue.name}?",
+        ("Those that somebody is working on go, too. Nothing brings them back.",),
+    )
+
+
+async def _ask_replay(asked: Asked) -> Question:
+    queue = await _queue(asked)
+    [depth] = await metrics.depths(await asked.store.ready(), [queue])
+    many = number(depth.dead) + ("+" if depth.capped else "")
+    return Question(f"Let {many} dead letters of queue {queue.name} start anew?", ("Their attempts count from 0.",))
+
+
+async def _pause(asked: Asked) -> None:
+    await admin(asked.store).pause_queue((await _queue(asked)).name)
+
+
+async def _resume(asked: Asked) -> None:
+    await admin(asked.store).resume_queue((await _queue(asked)).name)
+
+
+async def _replay(asked: Asked) -> None:
+    await admin(asked.store).replay((await _queue(asked)).name)
+
+
+async def _purge(asked: Asked) -> None:
+    await admin(asked.store).purge((await _queue(asked)).name)
+
+
+_PAGE = "/queues/{name}"
+_DEEDS = {
+    "pause": Deed(
+        "queue.pause", _PAGE, "Pause",
+        _asking("Pause queue {}?", "Nothing is taken from it until it is resumed; what is held goes on."), _pause,
+    ),
+    "resume": Deed("queue.resume", _PAGE, "Resume", _asking("Let queue {} go on?"), _resume),
+    "replay": Deed("queue.replay", _PAGE, "Replay dead letters", _ask_replay, _replay, seconds=LONG_SECONDS),
+    "purge": Deed(
+        "queue.purge", _PAGE, "Purge", _ask_purge, _purge, scope=Scope.ADMIN, is_grave=True, seconds=LONG_SECONDS
+    ),
+}  # fmt: skip
+
+ENDPOINTS = (
+    Endpoint("GET", "/queues", show_all, Scope.READ, "Queues", page=True),
+    Endpoint("GET", "/queues/{name}", show, Scope.READ, "A queue", page=True),
+    *endpoints_of(list(_DEEDS.values()), here="queues"),
+)

@@ -1,0 +1,173 @@
+"""One run: why it does not move, its steps on a line of time, what happened to it, and what may be done."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from starlette.responses import Response
+
+from pgqrs.api.actions import allowed_actions
+from pgqrs.api.admin import admin
+from pgqrs.api.export import export_run
+from pgqrs.api.why import why
+from pgqrs.db import glimpses, history
+from pgqrs.db.glimpses import Cut, FailedAttempt, TimedStep
+from pgqrs.db.pulse import clock
+from pgqrs.db.tables import runs
+from pgqrs.errors import ConfigError
+from pgqrs.filters import RunFilter
+from pgqrs.web.access import Scope
+from pgqrs.web.pages import acting
+from pgqrs.web.pages.deeds import endpoints_of
+from pgqrs.web.pages.rendering import parameter, render
+from pgqrs.web.pages.timeline import drawn
+from pgqrs.web.problems import Problem
+from pgqrs.web.routing import Asked, Endpoint
+
+# What a page shows of a value; the rest is a download.
+SHOWN_TEXT = 4_000
+SHOWN_STEPS = 200
+SHOWN_EVENTS = 100
+SHOWN_CHILDREN = 20
+# Buttons, in this order; the others stand behind "more".
+_FIRST = ("resume", "restart", "pause", "cancel")
+
+
+async def show(asked: Asked) -> Response:
+    run_id = asked.path("run_id")
+    db = await asked.store.ready()
+    row = await runs.get(db, acting.checked(run_id))
+    now = await clock(db)
+    steps = await glimpses.timeline(db, run_id, limit=SHOWN_STEPS + 1, after=_after(parameter(asked, "steps_after")))
+    failures = await glimpses.failed_attempts(db, run_id)
+    events = await history.events(db, run_id, limit=SHOWN_EVENTS + 1, after=_number(parameter(asked, "events_after")))
+    children = await admin(asked.store).runs(parent_run_id=run_id, deleted=None, limit=SHOWN_CHILDREN)
+    actions = allowed_actions(row.status, deleted=row.deleted_at is not None)
+    return await render(
+        asked,
+        "run.html",
+        here="runs",
+        run=row,
+        why=await why(run_id, asked.store),
+        holder=None if row.worker_id is None else await glimpses.holder_of(db, row.worker_id),
+        progress=_progress(row.progress),
+        attributes=_attributes(row.attributes),
+        first_actions=[each for each in _FIRST if each in actions],
+        more_actions=[each for each in actions if each not in _FIRST],
+        deeds=acting.BY_VERB,
+        waits=[each for each in await acting.waits_of(asked, [run_id]) if row.deleted_at is None],
+        timeline=drawn(row, steps[:SHOWN_STEPS], failures, now),
+        more_steps=_step_cursor(steps[SHOWN_STEPS - 1]) if len(steps) > SHOWN_STEPS else None,
+        chosen=await _chosen(asked, run_id, failures),
+        events=events[:SHOWN_EVENTS],
+        more_events=events[SHOWN_EVENTS - 1].event_id if len(events) > SHOWN_EVENTS else None,
+        children=children,
+        input=_cut(row.input),
+        output=_cut(row.output),
+        error=_cut(row.error),
+    )
+
+
+async def _chosen(asked: Asked, run_id: int, failures: list[FailedAttempt]) -> dict[str, Any] | None:
+    """The step whose drawer is open: the address says which."""
+    step_id = parameter(asked, "step")
+    if not step_id or "\0" in step_id:
+        return None
+    found = await glimpses.step(await asked.store.ready(), run_id, step_id, cut=SHOWN_TEXT)
+    if found is None:
+        return None
+    return {"details": found, "failures": [each for each in failures if each.step_id == step_id]}
+
+
+async def download(asked: Asked) -> Response:
+    """A value in full, as a file: never as something that a browser would show."""
+    run_id = acting.checked(asked.path("run_id"))
+    what, step_id = parameter(asked, "what"), parameter(asked, "step")
+    db = await asked.store.ready()
+    if what == "run":
+        content = json.dumps(await export_run(asked.store, run_id), indent=2, ensure_ascii=False)
+    elif what not in ("input", "output", "error") or "\0" in step_id:
+        raise Problem(404, "not-found", "there is no such value", hint="what=input, output, error or run")
+    elif step_id:
+        step = next((each for each in await runs.steps(db, run_id) if each.step_id == step_id), None)
+        content = "" if step is None else getattr(step, what) or ""
+    else:
+        content = getattr(await runs.get(db, run_id), what) or ""
+    # Step ids hold anything: the name of the file is ours.
+    name = f"run-{run_id}{'-step' if step_id else ''}-{what}.json"
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(content.encode("utf-8", "replace"), 200, headers, "application/octet-stream")
+
+
+def _cut(text: str | None) -> Cut:
+    return Cut(None, None) if text is None else Cut(text[:SHOWN_TEXT], len(text))
+
+
+def _progress(text: str | None) -> dict[str, Any] | None:
+    """What `ctx.progress` said, if it can be drawn."""
+    try:
+        told = json.loads(text or "null")
+    except ValueError:
+        return None
+    if not isinstance(told, dict) or not isinstance(told.get("done"), int | float):
+        return None
+    total = told.get("total")
+    return {
+        "done": told["done"],
+        "total": total if isinstance(total, int | float) and total > 0 else None,
+        "note": str(told.get("note") or ""),
+    }
+
+
+def _attributes(text: str | None) -> list[tuple[str, str, str | None]]:
+    """Name, value, and the filter that finds runs which have it; None for what cannot be searched."""
+    try:
+        told = json.loads(text or "{}")
+    except ValueError:
+        return []
+    found = []
+    for name, value in told.items() if isinstance(told, dict) else ():
+        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        try:
+            query: str | None = str(RunFilter(attributes={name: value}))
+        except ConfigError:
+            query = None
+        found.append((name, shown, query))
+    return found
+
+
+def _number(text: str) -> int:
+    if not text:
+        return 0
+    if not (text.isdecimal() and text.isascii() and len(text) <= 18):
+        raise Problem(422, "bad-request", "that is no place in the history")
+    return int(text)
+
+
+def _step_cursor(step: TimedStep) -> str:
+    return json.dumps([(step.started_at or glimpses.EVER).isoformat(), step.ordinal, step.step_id])
+
+
+def _after(text: str) -> tuple[datetime, int, str] | None:
+    if not text:
+        return None
+    try:
+        moment, ordinal, step_id = json.loads(text)
+        time = datetime.fromisoformat(moment)
+        if time.tzinfo is None or not isinstance(ordinal, int) or not isinstance(step_id, str) or "\0" in step_id:
+            raise ValueError(text)
+    except (ValueError, TypeError, RecursionError):
+        raise Problem(422, "bad-request", "that is no place among the steps") from None
+    return time, ordinal, step_id
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/runs/{run_id:int}", show, Scope.READ, "A run", page=True),
+    Endpoint("GET", "/runs/{run_id:int}/download", download, Scope.READ, "A value of a run in full", page=True),
+    *endpoints_of(acting.DEEDS, here="runs"),
+    Endpoint(
+        "POST", "/runs/{run_id:int}/answer", acting.answer, Scope.OPERATE, "Answer what a run waits for", page=True
+    ),
+)

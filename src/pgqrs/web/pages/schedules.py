@@ -1,0 +1,95 @@
+"""Schedules: what is triggered when; the next slots, what became of the last ones, pause and trigger."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.responses import Response
+
+from pgqrs.api.schedules import schedules
+from pgqrs.types import Schedule
+from pgqrs.web.access import Scope
+from pgqrs.web.pages.deeds import Deed, Question, endpoints_of
+from pgqrs.web.pages.rendering import render
+from pgqrs.web.routing import Asked, Endpoint
+from pgqrs.words import lasting
+
+SHOWN_SLOTS = 30
+
+
+async def show_all(asked: Asked) -> Response:
+    found = await schedules(asked.store).list()
+    return await render(
+        asked, "schedules.html", here="schedules", schedules=[(each, cadence(each)) for each in found], deeds=_DEEDS
+    )
+
+
+async def show(asked: Asked) -> Response:
+    found = schedules(asked.store)
+    name = asked.path("name")
+    schedule = await found.get(name)
+    return await render(
+        asked,
+        "schedule.html",
+        here="schedules",
+        schedule=schedule,
+        cadence=cadence(schedule),
+        upcoming=await found.next(name, 5),
+        slots=await found.slots(name, SHOWN_SLOTS),
+        deeds=_DEEDS,
+    )
+
+
+def cadence(schedule: Schedule) -> str:
+    """When it fires, in words."""
+    if schedule.cron is not None:
+        return f"{schedule.cron} ({schedule.timezone})"
+    if schedule.every_seconds is not None:
+        return f"every {lasting(schedule.every_seconds)}"
+    return "once"
+
+
+def _asking(sentence: str, *facts: str) -> Callable[[Asked], Awaitable[Question]]:
+    async def ask(asked: Asked) -> Question:
+        schedule = await schedules(asked.store).get(asked.path("name"))
+        return Question(sentence.format(schedule.name, schedule.workflow), facts)
+
+    return ask
+
+
+async def _pause(asked: Asked) -> None:
+    await schedules(asked.store).pause(asked.path("name"))
+
+
+async def _resume(asked: Asked) -> None:
+    await schedules(asked.store).resume(asked.path("name"))
+
+
+async def _trigger(asked: Asked) -> None:
+    await schedules(asked.store).trigger(asked.path("name"))
+
+
+_PAGE = "/schedules/{name}"
+_DEEDS = {
+    "pause": Deed(
+        "schedule.pause", _PAGE, "Pause",
+        _asking("Pause schedule {}?", "Nothing is triggered until it is resumed; runs that were triggered go on."),
+        _pause,
+    ),
+    "resume": Deed(
+        "schedule.resume", _PAGE, "Resume",
+        _asking("Let schedule {} go on?", "It goes on with the next slot; what passed meanwhile is not made up for."),
+        _resume,
+    ),
+    "trigger": Deed(
+        "schedule.trigger", _PAGE, "Trigger now",
+        _asking("Start a run of {1} now, as schedule {0} would?", "Beside its slots: those stay as they are."),
+        _trigger, scope=Scope.TRIGGER,
+    ),
+}  # fmt: skip
+
+ENDPOINTS = (
+    Endpoint("GET", "/schedules", show_all, Scope.READ, "Schedules", page=True),
+    Endpoint("GET", "/schedules/{name}", show, Scope.READ, "A schedule", page=True),
+    *endpoints_of(list(_DEEDS.values()), here="schedules"),
+)

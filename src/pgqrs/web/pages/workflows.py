@@ -1,0 +1,194 @@
+"""Workflows: all of them in a line each; one with its last runs by step, how long steps take, and a new run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from starlette.responses import Response
+
+from pgqrs.api.admin import admin
+from pgqrs.api.metrics import workflow_metrics
+from pgqrs.api.workflow import workflow as workflow_of
+from pgqrs.db import glimpses
+from pgqrs.db.glimpses import Cell
+from pgqrs.db.metrics import percentile
+from pgqrs.db.pulse import workflows_at_a_glance
+from pgqrs.db.tables import workflows as table
+from pgqrs.errors import ConfigError
+from pgqrs.filters import RunFilter
+from pgqrs.types import RunSummary, StepStatus
+from pgqrs.web.access import Scope
+from pgqrs.web.pages.deeds import Deed, Question, Unclear, endpoints_of, text
+from pgqrs.web.pages.rendering import parameter, render, see
+from pgqrs.web.pages.starting import fields_of, input_of
+from pgqrs.web.routing import Asked, Endpoint
+
+PAGE = 100
+# Percentiles are of so many of the newest runs; the grid shows the newest of those.
+_SAMPLED, _COLUMNS = 200, 50
+_SHOWN_STEPS = 40
+_WINDOW = timedelta(hours=24)
+# Of the steps that share a name, the one that says most about the run.
+_WORST = (StepStatus.ERROR, StepStatus.PAUSED, StepStatus.RUNNING, StepStatus.PENDING, StepStatus.SUCCESS)
+
+
+@dataclass(frozen=True, slots=True)
+class StepLine:
+    """A step over the last runs: a cell for each, None where it did not run; and how long it takes."""
+
+    name: str
+    cells: tuple[tuple[int, StepStatus | None, int], ...]
+    runs: int
+    failed: int
+    p50_seconds: float | None
+    p95_seconds: float | None
+
+
+async def show_all(asked: Asked) -> Response:
+    found = await workflows_at_a_glance(
+        await asked.store.ready(), window=_WINDOW.total_seconds(), limit=PAGE + 1, after=parameter(asked, "after")
+    )
+    return await render(
+        asked,
+        "workflows.html",
+        here="workflows",
+        workflows=found[:PAGE],
+        next_after=found[PAGE - 1].workflow if len(found) > PAGE else None,
+        is_first=not parameter(asked, "after"),
+    )
+
+
+async def show(asked: Asked, *, error: str | None = None, given: dict[str, Any] | None = None) -> Response:
+    name = asked.path("name")
+    found = await table.get(await asked.store.ready(), name)
+    newest = await admin(asked.store).runs(RunFilter(workflow=found.name), limit=_SAMPLED)
+    cells = await glimpses.cells(await asked.store.ready(), [run.run_id for run in newest])
+    # The newest first, as in every list: what does not fit on a small screen is the oldest.
+    columns: list[RunSummary] = newest[:_COLUMNS]
+    return await render(
+        asked,
+        "workflow.html",
+        here="workflows",
+        status=200 if error is None else 422,
+        workflow=found,
+        metrics=await workflow_metrics(found.name, asked.store, window=_WINDOW),
+        columns=columns,
+        lines=step_lines(cells, [run.run_id for run in columns]),
+        sampled=len(newest),
+        deeds=_DEEDS,
+        error=error,
+        given=given or {},
+        fields=fields_of(await table.input_schema(await asked.store.ready(), found.name)),
+    )
+
+
+def step_lines(cells: Sequence[Cell], columns: Sequence[int]) -> list[StepLine]:
+    """A line for each name, repetitions and branches (`fetch#2`, `fetch@1`) together, in the order of the steps."""
+    by_name: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_name.setdefault(_base(cell.step_id), []).append(cell)
+    ordered = sorted(by_name.items(), key=lambda item: (min(cell.ordinal for cell in item[1]), item[0]))
+    return [_line(name, mine, columns) for name, mine in ordered[:_SHOWN_STEPS]]
+
+
+def _line(name: str, cells: Sequence[Cell], columns: Sequence[int]) -> StepLine:
+    found: dict[int, list[Cell]] = {}
+    for cell in cells:
+        found.setdefault(cell.run_id, []).append(cell)
+    seconds = sorted(cell.seconds for cell in cells if cell.seconds is not None and cell.status is StepStatus.SUCCESS)
+    return StepLine(
+        name=name,
+        cells=tuple((run_id, *_worst(found.get(run_id, ()))) for run_id in columns),
+        runs=len(found),
+        failed=sum(any(cell.status is StepStatus.ERROR for cell in mine) for mine in found.values()),
+        p50_seconds=_part(seconds, 0.50),
+        p95_seconds=_part(seconds, 0.95),
+    )
+
+
+def _worst(cells: Sequence[Cell]) -> tuple[StepStatus | None, int]:
+    """Its status, and in how many attempts."""
+    if not cells:
+        return None, 0
+    worst = min(cells, key=lambda cell: _WORST.index(cell.status))
+    return worst.status, max(cell.attempts for cell in cells)
+
+
+def _part(ordered: Sequence[float], part: float) -> float | None:
+    found = percentile(ordered, part)
+    return None if found is None else found.total_seconds()
+
+
+def _base(step_id: str) -> str:
+    """`result:12` tells a child by its number: they are one line."""
+    name = step_id.partition("@")[0].partition("#")[0]
+    kind, colon, rest = name.partition(":")
+    return f"{kind}:" if colon and kind == "result" and rest.isdecimal() else name
+
+
+# -- a new run, pause and resume ---------------------------------------------------------------------------
+
+
+async def trigger(asked: Asked) -> Response:
+    """A new run, with what the form says; shown again when that cannot be."""
+    name = asked.path("name")
+    await table.get(await asked.store.ready(), name)
+    try:
+        params = input_of(asked, fields_of(await table.input_schema(await asked.store.ready(), name)))
+        delay = _seconds(text(asked, "delay"))
+    except Unclear as unclear:
+        return await show(asked, error=str(unclear), given=asked.body)
+    new = workflow_of(name).trigger(params, idempotency_key=text(asked, "key"), delay=delay)
+    return see(asked, "/runs/{}", await new.execute(asked.store), done="run.trigger")
+
+
+def _seconds(given: str | None) -> float:
+    """`15m` and its like, as the filters have it."""
+    if given is None:
+        return 0.0
+    try:
+        length = RunFilter.parse(f"since:{given}").created_after
+    except ConfigError:
+        length = None
+    if not isinstance(length, timedelta):
+        raise Unclear(f"Begin in {given!r} is no length of time: write 90s, 15m, 2h or 7d.")
+    return length.total_seconds()
+
+
+def _asking(sentence: str, *facts: str) -> Any:
+    async def ask(asked: Asked) -> Question:
+        found = await table.get(await asked.store.ready(), asked.path("name"))
+        return Question(sentence.format(found.name), facts)
+
+    return ask
+
+
+async def _pause(asked: Asked) -> None:
+    found = await table.get(await asked.store.ready(), asked.path("name"))
+    await admin(asked.store).pause_queue(found.name)
+
+
+async def _resume(asked: Asked) -> None:
+    found = await table.get(await asked.store.ready(), asked.path("name"))
+    await admin(asked.store).resume_queue(found.name)
+
+
+_PAGE = "/workflows/{name}"
+_DEEDS = {
+    "pause": Deed(
+        "workflow.pause", _PAGE, "Pause",
+        _asking("Pause workflow {}?", "No run of it begins or goes on until it is resumed; what runs now finishes."),
+        _pause,
+    ),
+    "resume": Deed("workflow.resume", _PAGE, "Resume", _asking("Let workflow {} go on?"), _resume),
+}  # fmt: skip
+
+ENDPOINTS = (
+    Endpoint("GET", "/workflows", show_all, Scope.READ, "Workflows", page=True),
+    Endpoint("GET", "/workflows/{name}", show, Scope.READ, "A workflow", page=True),
+    Endpoint("POST", "/workflows/{name}/trigger", trigger, Scope.TRIGGER, "Start a run", page=True),
+    *endpoints_of(list(_DEEDS.values()), here="workflows"),
+)

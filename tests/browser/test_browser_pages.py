@@ -1,0 +1,102 @@
+"""Every page in a real browser: nothing goes wrong on it, nothing comes from elsewhere, and everybody can use it."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+import pytest
+
+import pgqrs
+
+PAGES = {
+    "overview": "/",
+    "runs": "/runs",
+    "runs-failed": "/runs?q=status:error",
+    "bulk": "/runs/bulk?which=all&verb=cancel&q=status:paused",
+    "run-success": "{success}",
+    "run-failed": "{failed}?step=charge",
+    "run-waiting": "{waiting}",
+    "confirm": "{waiting}/confirm/cancel",
+    "inbox": "/inbox",
+    "failures": "/failures",
+    "workflows": "/workflows",
+    "workflow": "/workflows/billing.order",
+    "queues": "/queues",
+    "queue": "/queues/thumbnails",
+    "workers": "/workers",
+    "schedules": "/schedules",
+    "schedule": "/schedules/backup",
+    "outbox": "/outbox",
+    "system": "/system",
+    "login": "/login",
+    "problem": "/runs/999999",
+}
+
+
+@pytest.fixture(scope="module")
+def places(served):
+    """The addresses of pages, with runs of each kind."""
+
+    async def found():
+        admin = pgqrs.admin(served.store)
+        wanted = {
+            "success": "status:success workflow:billing.order",
+            "failed": "status:error workflow:billing.order",
+            "waiting": "status:paused workflow:billing.refund",
+        }
+        return {name: f"/runs/{(await admin.runs(query, limit=1))[0].run_id}" for name, query in wanted.items()}
+
+    known = served.do(found())
+    return {name: path.format(**known) for name, path in PAGES.items()}
+
+
+@pytest.fixture(scope="module")
+def axe():
+    return resources.files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_loads_with_nothing_wrong_and_everybody_can_use_it(browse, places, axe, name, theme):
+    browser = browse(color_scheme=theme)
+    page = browser.open(places[name])
+    page.wait_for_selector("html[data-ready]")
+    # Evaluated by the browser's debugger: the page's policy does not allow it, and need not.
+    page.evaluate(axe)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    serious = [
+        (each["id"], each["impact"], [node["html"][:200] for node in each["nodes"][:3]])
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+    ]
+
+    assert serious == []
+    assert page.title().endswith("pgqrs")
+    if name != "problem":
+        browser.check()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_on_a_phone(browse, places, name):
+    page = browse(viewport={"width": 360, "height": 740}).open(places[name])
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_the_first_visit_is_small(browse):
+    browser = browse()
+    sizes = {}
+
+    def finished(request):
+        told = request.sizes()
+        sizes[request.url] = told["responseBodySize"] + told["responseHeadersSize"]
+
+    browser.page.on("requestfinished", finished)
+    browser.open("/")
+    browser.page.wait_for_load_state("load")
+    browser.page.wait_for_selector("html[data-ready]")
+    total = sum(sizes.values())
+    print(f"first visit: {total:,} bytes in {len(sizes)} answers: {sizes}")
+
+    assert len(sizes) >= 3
+    assert total < 40_000
