@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pgqrs.cli.commands import app
+from pgqrs.cli.commands import tree
 from pgqrs.lint import lint_files, lint_source, python_files
 from pgqrs.lint.output import shown
 from pgqrs.lint.rules import RULES
@@ -169,7 +169,7 @@ def _documented_code():
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, ["lint", *arguments])
+    return CliRunner().invoke(tree(), ["lint", *arguments])
 
 
 def test_the_command_tells_what_it_found_by_its_exit_code(tmp_path):
