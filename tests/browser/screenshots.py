@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,9 +28,17 @@ async def _filled(config: pgqrs.Config) -> None:
         await fill(store, hours=1.2, runs=260)
 
 
-async def _staff(served: Served) -> None:
-    """Somebody who is there, and does nothing: the pictures shall stand still."""
-    await pgqrs.worker("shop-2", concurrency=20).workflows(shop).create(served.store)
+async def _staffed(served: Served) -> Callable[[], Awaitable[None]]:
+    """Somebody is there; and how they leave."""
+    made = await pgqrs.worker("shop-2", concurrency=20).workflows(shop).create(served.store)
+    working = asyncio.create_task(made.poll_forever())
+
+    async def leave() -> None:
+        made.stop()
+        await working
+        await made.close()
+
+    return leave
 
 
 def _smaller(file: Path) -> None:
@@ -84,7 +93,7 @@ def main() -> None:
             browser = playwright.chromium.launch(
                 executable_path=CHROMIUM, args=["--no-sandbox", "--disable-background-networking", "--disable-gpu"]
             )
-            served.do(_staff(served))
+            leave = served.do(_staffed(served))
             for name, path in served.do(_kinds(served)).items():
                 for theme, size, suffix in (("light", WIDE, ""), ("dark", WIDE, ""), ("light", PHONE, "-phone")):
                     context = browser.new_context(viewport=size, color_scheme=theme)
@@ -98,6 +107,7 @@ def main() -> None:
                     _smaller(file)
                     context.close()
             browser.close()
+            served.do(leave())
 
 
 if __name__ == "__main__":

@@ -288,6 +288,14 @@ async def test_problems_are_pages(browser, furnished):
         assert (path, answered.status, answered.headers["content-type"]) == (path, status, "text/html; charset=utf-8")
 
 
+async def test_an_address_that_is_none_is_told_to_browsers_on_a_page(browser):
+    page = await browser.get("/nowhere", accept="text/html,*/*")
+    program = await browser.get("/nowhere", accept="*/*")
+
+    assert (page.status, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert (program.status, program.headers["content-type"]) == (404, "application/problem+json")
+
+
 async def test_secrets_are_not_among_the_settings():
     from pgqrs.web.pages.system import settings_of
 

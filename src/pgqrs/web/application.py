@@ -50,8 +50,12 @@ def app(
         rate=rate or RateLimit(),
     )
 
-    async def as_json(_request: Request, error: Exception) -> Response:
-        return problem_of(error).response()
+    async def answer(request: Request, error: Exception) -> Response:
+        """What no route has answered: whoever came with a browser gets a page."""
+        problem = problem_of(error)
+        if dashboard and "text/html" in request.headers.get("accept", ""):
+            return await pages.show_problem(request, problem)
+        return problem.response()
 
     table = endpoints(dashboard=dashboard)
     made = Starlette(
@@ -60,7 +64,7 @@ def app(
             Middleware(Guard, hosts=access.hosts, most_bytes=store.config.max_payload_bytes + ROOM_AROUND),
             Middleware(GZipMiddleware, minimum_size=1000),
         ],
-        exception_handlers={Exception: as_json, 404: as_json, 405: as_json},
+        exception_handlers={Exception: answer, 404: answer, 405: answer},
     )
     # A path with a slash too many is another path: a redirect would be built from what the client says of itself.
     made.router.redirect_slashes = False
