@@ -115,7 +115,7 @@ class Dashboard:
             return NO_DASHBOARD
         free = _free_port(port)
         process = Process.start(
-            *("serve", "--host", "127.0.0.1", "--port", str(free)),
+            *("serve", "--host", "127.0.0.1", "--port", str(free), "--actions"),
             environment=environment_of(config),
             output=output,
             own_session=True,
