@@ -242,6 +242,7 @@ async def test_a_new_run_gets_its_input(browser, store, furnished):
 
     assert "The run was started." in started.text
     assert (await flow.get_run(run.run_id, store)).input == {"n": [1, 2.5, None]}
+    assert (await pgqrs.admin(store).events(run.run_id))[0].actor == "local"
 
 
 @pytest.mark.parametrize(
