@@ -289,6 +289,14 @@ async def test_problems_are_pages(browser, furnished):
         assert (path, answered.status, answered.headers["content-type"]) == (path, status, "text/html; charset=utf-8")
 
 
+async def test_the_doctor_is_asked_only_when_somebody_asks(browser, furnished):
+    plain = await browser.get("/system")
+    examined = await browser.get(plain.document.links["Examine"])
+
+    assert "What the doctor finds" not in plain.text
+    assert "the tables are whole" in examined.document.text
+
+
 async def test_an_address_that_is_none_is_told_to_browsers_on_a_page(browser):
     page = await browser.get("/nowhere", accept="text/html,*/*")
     program = await browser.get("/nowhere", accept="*/*")
