@@ -49,6 +49,8 @@ class Served:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # Streams end by themselves; a browser would keep them open.
+        self.do(self.app.state.watcher.close())
         self.server.should_exit = True
         self._thread.join(30)
 
@@ -67,9 +69,8 @@ class Served:
 
     async def _serve(self) -> None:
         self.store: Store = await pgqrs.connect_with(self._config, install=True)
-        options = uvicorn.Config(
-            app(self.store, **self._options), port=0, log_level="error", timeout_graceful_shutdown=1, lifespan="off"
-        )
+        self.app = app(self.store, **self._options)
+        options = uvicorn.Config(self.app, port=0, log_level="error", timeout_graceful_shutdown=1, lifespan="off")
         self.server = uvicorn.Server(options)
         # Signals are the test runner's.
         with suppress(AttributeError):

@@ -55,32 +55,37 @@ def axe():
     return resources.files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_loads_with_nothing_wrong_and_everybody_can_use_it(browse, places, axe, name, theme):
-    browser = browse(color_scheme=theme)
-    page = browser.open(places[name])
-    page.wait_for_selector("html[data-ready]")
-    # Evaluated by the browser's debugger: the page's policy does not allow it, and need not.
-    page.evaluate(axe)
+def serious(page):
+    """What keeps somebody from using the page, as axe sees it."""
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    serious = [
+    return [
         (each["id"], each["impact"], [node["html"][:200] for node in each["nodes"][:3]])
         for each in found["violations"]
         if each["impact"] in ("serious", "critical")
     ]
 
-    assert serious == []
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_loads_with_nothing_wrong_and_everybody_can_use_it(browse, places, axe, name):
+    """In light and in dark, and on a phone."""
+    browser = browse(color_scheme="light")
+    page = browser.open(places[name])
+    page.wait_for_selector("html[data-ready]")
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    # Evaluated by the browser's debugger: the page's policy does not allow it, and need not.
+    page.evaluate(axe)
+    found = {"light": serious(page)}
+    page.emulate_media(color_scheme="dark")
+    found["dark"] = serious(page)
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.set_viewport_size({"width": 360, "height": 740})
+
+    assert found == {"light": [], "dark": []}
+    assert light != dark
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.title().endswith("pgqrs")
     if name != "problem":
         browser.check()
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_fits_on_a_phone(browse, places, name):
-    page = browse(viewport={"width": 360, "height": 740}).open(places[name])
-
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_the_first_visit_is_small(browse):

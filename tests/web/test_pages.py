@@ -242,6 +242,7 @@ async def test_a_new_run_gets_its_input(browser, store, furnished):
 
     assert "The run was started." in started.text
     assert (await flow.get_run(run.run_id, store)).input == {"n": [1, 2.5, None]}
+    assert (await pgqrs.admin(store).events(run.run_id))[0].actor == "local"
 
 
 @pytest.mark.parametrize(
@@ -286,6 +287,14 @@ async def test_problems_are_pages(browser, furnished):
         answered = await browser.get(path)
 
         assert (path, answered.status, answered.headers["content-type"]) == (path, status, "text/html; charset=utf-8")
+
+
+async def test_the_doctor_is_asked_only_when_somebody_asks(browser, furnished):
+    plain = await browser.get("/system")
+    examined = await browser.get(plain.document.links["Examine"])
+
+    assert "What the doctor finds" not in plain.text
+    assert "the tables are whole" in examined.document.text
 
 
 async def test_an_address_that_is_none_is_told_to_browsers_on_a_page(browser):

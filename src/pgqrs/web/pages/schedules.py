@@ -66,7 +66,7 @@ async def _resume(asked: Asked) -> None:
 
 
 async def _trigger(asked: Asked) -> None:
-    await schedules(asked.store).trigger(asked.path("name"))
+    await schedules(asked.store).trigger(asked.path("name"), actor=asked.actor)
 
 
 _PAGE = "/schedules/{name}"

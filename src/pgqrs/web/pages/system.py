@@ -25,7 +25,6 @@ async def show(asked: Asked) -> Response:
     store = asked.store
     found = admin(store)
     examined = parameter(asked, "doctor") == "yes"
-    doctor = getattr(found, "doctor", None)
     return await render(
         asked,
         "system.html",
@@ -35,8 +34,7 @@ async def show(asked: Asked) -> Response:
         stats=await found.stats(),
         settings=settings_of(store.config),
         policies=await retention(store).policies(),
-        has_doctor=doctor is not None,
-        findings=_findings(await doctor()) if examined and doctor is not None else None,
+        findings=(await found.doctor()).findings if examined else None,
     )
 
 
@@ -47,13 +45,6 @@ def settings_of(config: Config) -> list[tuple[str, str]]:
         value: Any = getattr(config, field.name)
         found.append((field.name, masked(value) if field.name.endswith("dsn") and value else str(value)))
     return found
-
-
-def _findings(report: Any) -> list[dict[str, str]]:
-    """Whatever the doctor's report calls its parts."""
-    listed = getattr(report, "findings", report)
-    names = ("level", "what", "why", "fix")
-    return [{name: str(getattr(each, name, "") or "") for name in names} for each in listed]
 
 
 ENDPOINTS = (

@@ -9,6 +9,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from pgqrs.api import catalogue
 from pgqrs.api.admin import admin
 from pgqrs.api.metrics import workflow_metrics
 from pgqrs.api.workflow import workflow as workflow_of
@@ -142,7 +143,8 @@ async def trigger(asked: Asked) -> Response:
     except Unclear as unclear:
         return await show(asked, error=str(unclear), given=asked.body)
     new = workflow_of(name).trigger(params, idempotency_key=text(asked, "key"), delay=delay)
-    return see(asked, "/runs/{}", await new.execute(asked.store), done="run.trigger")
+    [made] = await new.triggered(asked.store, actor=asked.actor)
+    return see(asked, "/runs/{}", made.run_id, done="run.trigger")
 
 
 def _seconds(given: str | None) -> float:
@@ -167,13 +169,11 @@ def _asking(sentence: str, *facts: str) -> Any:
 
 
 async def _pause(asked: Asked) -> None:
-    found = await table.get(await asked.store.ready(), asked.path("name"))
-    await admin(asked.store).pause_queue(found.name)
+    await catalogue.pause_workflow(asked.store, asked.path("name"))
 
 
 async def _resume(asked: Asked) -> None:
-    found = await table.get(await asked.store.ready(), asked.path("name"))
-    await admin(asked.store).resume_queue(found.name)
+    await catalogue.resume_workflow(asked.store, asked.path("name"))
 
 
 _PAGE = "/workflows/{name}"
@@ -189,6 +189,6 @@ _DEEDS = {
 ENDPOINTS = (
     Endpoint("GET", "/workflows", show_all, Scope.READ, "Workflows", page=True),
     Endpoint("GET", "/workflows/{name}", show, Scope.READ, "A workflow", page=True),
-    Endpoint("POST", "/workflows/{name}/trigger", trigger, Scope.TRIGGER, "Start a run", page=True),
+    Endpoint("POST", "/workflows/{name}/trigger", trigger, Scope.TRIGGER, "Start a run", page=True, limited=True),
     *endpoints_of(list(_DEEDS.values()), here="workflows"),
 )
