@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pgqrs.cli import output
+from pgqrs.cli.failing import CHECK_FAILED
 from pgqrs.cli.state import state, with_admin
 from pgqrs.errors import PgqrsError
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from pgqrs.api.admin import Admin
     from pgqrs.reports import DoctorReport
 
-CHECK_FAILED = 8
 _COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
 
 

@@ -34,7 +34,7 @@ This page is made by `pgqrs explain --markdown`.
 
 def explain(
     code: Annotated[str | None, typer.Argument(help="An error, a cause of `run why`, a check, PGQ101, I5.")] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", hidden=True)] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", hidden=True, help="As the reference has it.")] = False,
 ) -> None:
     """What a code means, why it happens, what to do; without a code: all of them."""
     if markdown:

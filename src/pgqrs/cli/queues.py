@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 queues = typer.Typer(help="Queues: what waits, what is dead, pause and resume.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="QUEUE")]
+Cursor = Annotated[str | None, typer.Option("--cursor", help="Where the next page begins, as the last one said.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most so many.")]
 
 LIST = (
@@ -133,7 +134,7 @@ def send(
 
 
 @queues.command("peek")
-def peek(queue: Name, limit: Limit = 20, cursor: str | None = None) -> None:
+def peek(queue: Name, limit: Limit = 20, cursor: Cursor = None) -> None:
     """What is in it, in the order in which it would be taken; nothing is taken."""
 
     async def work(admin: Admin) -> None:

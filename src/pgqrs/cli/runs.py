@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -233,7 +232,7 @@ def export(wanted: RunFilter, ids: RunIds = None) -> None:
         from pgqrs.api.export import export_run
 
         async for run_id in _chosen(store, chosen, wanted):
-            print(json.dumps(await export_run(store, run_id), ensure_ascii=False, indent=2 if alone else None))
+            print(output.dumps(await export_run(store, run_id), indent=2 if alone else None))
 
     with_store(work)
 
