@@ -186,8 +186,11 @@ ARGUMENTS = {
 
 @pytest.mark.backends("sqlite")
 @pytest.mark.parametrize("path", LOOKING)
-async def test_every_command_that_looks_has_every_format(live_store, command, path):
+async def test_every_command_that_looks_has_every_format(live_store, command, path, tmp_path, monkeypatch):
+    monkeypatch.setenv("PGQRS_TOKENS", str(tmp_path / "pgqrs.tokens"))
     await fill(live_store, runs=8)
+    if path == "token list":
+        await command("token", "create", "ann", "--scope", "read")
     words = [*path.split(), *([ARGUMENTS[path.split()[0]]] if LEAVES[path].parameters[0].required else [])]
 
     as_json = await command(*words, "-o", "json")

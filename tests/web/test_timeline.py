@@ -34,7 +34,7 @@ def test_bars_stand_where_their_steps_ran():
         [("ok", pytest.approx(50), pytest.approx(50))],
     ]
     assert (found.folds, found.now) == ((), None)
-    assert [tick.label for tick in found.ticks][::5] == ["0", "+10 s"]
+    assert [found.ticks[0].label, found.ticks[-1].label] == ["0", "+10 s"]
 
 
 def test_an_idle_stretch_is_folded_so_that_the_rest_can_be_seen():
