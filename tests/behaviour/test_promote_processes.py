@@ -19,6 +19,8 @@ pytestmark = pytest.mark.backends("sqlite")
 flow = pgqrs.workflow("flow")
 RUNS = 1_000
 LEASE_SECONDS = 2
+# Where what is begun again is counted: on a busy machine two seconds run out by themselves, which is another fault.
+PATIENT_LEASE_SECONDS = 10
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ async def test_a_thousand_runs_in_flight_all_end_and_none_is_run_twice_beyond_th
 ):
     ledger = tmp_path / "ledger"
     ids = await flow.trigger_many(list(range(RUNS))).execute(source)
-    old = [start("work", config, ledger, lease_seconds=LEASE_SECONDS) for _ in range(3)]
+    old = [start("work", config, ledger, lease_seconds=PATIENT_LEASE_SECONDS) for _ in range(3)]
     assert [await line_of(process) for process in old] == ["ready"] * 3
     await lines_in(ledger, 200)
     # One of them is lost before, with what it has in its hands; the others are at work all the while.
@@ -85,22 +87,21 @@ async def test_a_thousand_runs_in_flight_all_end_and_none_is_run_twice_beyond_th
     rows, handed_back = map(int, (await line_of(promoting)).split())
     told = [await line_of(process) for process in old[1:]]
     begun_there = Counter((effect.run_id, effect.step) for effect in effects(ledger))
-    new = [start("work", target, ledger, lease_seconds=LEASE_SECONDS) for _ in range(2)]
+    new = [start("work", target, ledger, lease_seconds=PATIENT_LEASE_SECONDS) for _ in range(2)]
     ends = await results(target, ids)
 
     done = Counter((effect.run_id, effect.step) for effect in effects(ledger))
     again = {key: count for key, count in done.items() if count > 1}
     old_pids = {process.pid for process in old}
-    done_here = {(effect.run_id, effect.step) for effect in effects(ledger) if effect.pid not in old_pids}
     print(f"{rows} rows, {handed_back} held, {len(begun_there)} steps begun before, {len(again)} again after")
     assert told == [f"promoted {target.schema}"] * 2
     assert ends == [[n, *promotions.STEPS] for n in range(RUNS)]
     # It was in flight: some was done there, and most of it here.
     assert 200 <= len(begun_there) < 3 * RUNS - 200
     assert set(done) == {(run_id, step) for run_id in ids for step in promotions.STEPS}
-    # Only what was in somebody's hands is begun again, and once: ten slots for each of the three.
-    # Those that lost a lease before, on a busy machine, began some again over there.
-    assert len(begun_there.keys() & done_here) <= 30
+    # Only what was in somebody's hands is begun again, and once; a worker also holds a few ahead of its ten slots.
+    assert set(again.values()) <= {2}
+    assert len(again) <= handed_back
     for run_id, step in again:
         pids = [effect.pid for effect in effects(ledger) if (effect.run_id, effect.step) == (run_id, step)]
         assert pids[0] in old_pids
