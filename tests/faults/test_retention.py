@@ -165,25 +165,29 @@ async def test_a_janitor_and_executors_do_not_get_in_each_others_way(live_store)
                 await child.result()
         return depth
 
-    async def disturb():
-        for _ in range(10):
-            for run in await flow.runs(live_store, limit=100):
-                if run.run_id % 7 == 0:
-                    with contextlib.suppress(pgqrs.RunNotFound):
-                        await flow.delete(run.run_id, live_store)
-            for run in await flow.runs(live_store, limit=5):
-                try:
-                    await flow.cancel(run.run_id, live_store)
-                    await flow.restart(run.run_id, live_store)
-                except (pgqrs.InvalidTransition, pgqrs.RunNotFound):
-                    continue
-
     worker = await pgqrs.consumer("w", 1, "flow").handler(handler).concurrency(5).create(live_store)
     polling = asyncio.create_task(worker.poll_forever())
     await flow.trigger_many([3] * 20).execute(live_store)
-    await asyncio.gather(disturb(), *(retention.apply() for _ in range(5)), *(retention.apply() for _ in range(5)))
+    await asyncio.gather(
+        _disturb(flow, live_store), *(retention.apply() for _ in range(5)), *(retention.apply() for _ in range(5))
+    )
     worker.stop()
     await polling
 
     for table in BELONGINGS:
         assert set(await past.left(table, "run_id")) <= set(await past.left("workflow_runs", "run_id"))
+
+
+async def _disturb(flow, store):
+    """Deletes, cancels and restarts what it finds, as an impatient operator does."""
+    for _ in range(10):
+        for run in await flow.runs(store, limit=100):
+            if run.run_id % 7 == 0:
+                with contextlib.suppress(pgqrs.RunNotFound):
+                    await flow.delete(run.run_id, store)
+        for run in await flow.runs(store, limit=5):
+            try:
+                await flow.cancel(run.run_id, store)
+                await flow.restart(run.run_id, store)
+            except (pgqrs.InvalidTransition, pgqrs.RunNotFound):
+                continue
