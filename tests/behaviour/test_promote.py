@@ -13,6 +13,7 @@ import pgqrs
 from conftest import DSN, drop_schema
 from pgqrs.db.promoting import COPIED
 from pgqrs.db.queries import is_time
+from pgqrs.engine import slots
 from rig.invariants import check_invariants
 
 pytestmark = pytest.mark.backends("sqlite", "turso")
@@ -347,6 +348,32 @@ async def test_a_worker_of_the_file_can_record_nothing_any_more_and_ends(held, c
     assert caught.value.schema == target.schema
     store = await opened(target)
     assert await flow.steps(run_id, store) == []
+
+
+async def test_a_worker_of_the_file_begins_none_of_what_it_had_leased_ahead(
+    source, config, target, clock, monkeypatch
+):
+    monkeypatch.setattr(slots._Pace, "ahead", lambda pace, at_most: at_most)
+    begun, all_begun, go_on = [], asyncio.Event(), asyncio.Event()
+
+    async def handler(ctx):
+        begun.append(ctx.run_id)
+        if len(begun) == 2:
+            all_begun.set()
+        await go_on.wait()
+
+    await flow.trigger_many([None] * 4).execute(source)
+    worker = await pgqrs.consumer("old", 0, "flow").handler(handler).concurrency(2).create(source)
+    task = asyncio.create_task(worker.poll_forever())
+    await asyncio.wait_for(all_begun.wait(), 30)
+    report = await pgqrs.promote(config, target, clock=clock)
+
+    go_on.set()
+    with pytest.raises(pgqrs.StorePromoted):
+        await asyncio.wait_for(task, 60)
+
+    assert report.handed_back == 4
+    assert len(begun) == 2
 
 
 async def test_workers_of_the_file_do_not_count_as_workers_of_the_server(held, config, target, opened, clock):

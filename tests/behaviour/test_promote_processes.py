@@ -99,9 +99,9 @@ async def test_a_thousand_runs_in_flight_all_end_and_none_is_run_twice_beyond_th
     # It was in flight: some was done there, and most of it here.
     assert 200 <= len(begun_there) < 3 * RUNS - 200
     assert set(done) == {(run_id, step) for run_id in ids for step in promotions.STEPS}
-    # Only what was in somebody's hands is begun again, and once; a worker also holds a few ahead of its ten slots.
+    # Only what was at work is begun again, and once; what a worker had leased ahead of its ten slots had not begun.
     assert set(again.values()) <= {2}
-    assert len(again) <= handed_back
+    assert len(again) <= min(handed_back, 10 * len(old))
     for run_id, step in again:
         pids = [effect.pid for effect in effects(ledger) if (effect.run_id, effect.step) == (run_id, step)]
         assert pids[0] in old_pids

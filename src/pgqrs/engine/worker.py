@@ -27,7 +27,7 @@ from pgqrs.engine.polling import Idling
 from pgqrs.engine.scheduler import Scheduler
 from pgqrs.engine.service import Service
 from pgqrs.engine.slots import Slots
-from pgqrs.errors import ConnectionFailed, LeaseLost, PgqrsError
+from pgqrs.errors import ConnectionFailed, LeaseLost, PgqrsError, StorePromoted
 from pgqrs.serialization import encode
 from pgqrs.types import RunStatus
 
@@ -79,6 +79,7 @@ class WorkerLoop:
         self._bell: Subscription | None = None
         self._looked_for_lost = 0.0
         self._answered_at = time.monotonic()
+        self._promoted: StorePromoted | None = None
         loop = asyncio.get_running_loop()
         self._heartbeat = Heartbeat(
             db,
@@ -243,6 +244,8 @@ class WorkerLoop:
             stopping.cancel()
 
     async def _lease(self) -> int:
+        if self._promoted is not None:
+            raise self._promoted
         wanted = self._slots.wanted()
         sources = self._sources()
         if wanted <= 0 or not sources:
@@ -283,7 +286,7 @@ class WorkerLoop:
         if self._freed.is_set():
             return
         self._freed.set()
-        if self._bell is not None and self._slots.more_is_likely:
+        if self._bell is not None and (self._slots.more_is_likely or self._promoted is not None):
             self._bell.ring()
 
     async def _execute(self, claim: Claim, held: Held) -> None:
@@ -297,6 +300,12 @@ class WorkerLoop:
             log.warning("run %d: %s", claim.run_id, error)
             if self._meter is not None:
                 self._meter.lease_lost()
+            return
+        except StorePromoted as error:
+            # Nothing can be recorded here any more: what was leased ahead begins where it is now.
+            log.warning("run %d: %s", claim.run_id, error)
+            self._slots.open, self._promoted = False, error
+            self._on_freed()
             return
         except PgqrsError as error:
             # Not recorded: the lease runs out, and the run is tried again.
