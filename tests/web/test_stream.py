@@ -268,3 +268,28 @@ async def test_a_database_that_is_away_does_not_make_streams_deaf_for_good(store
 
     await stream.hear("run", run_id)
     assert len(failures) == 3
+
+
+@pytest.mark.parametrize(
+    ("took", "rested"), [(0.0, 0.0), (0.02, 0.4), (0.2, 4.0), (60.0, watching.MOST_REST_SECONDS)]
+)
+async def test_the_longer_pages_take_the_more_seldom_they_are_told_to_follow(monkeypatch, took, rested):
+    now = 1_000.0
+
+    async def pass_time(seconds):
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(watching.time, "monotonic", lambda: now)
+    watcher, before = Watcher(None), now
+    with watcher.pages.making():
+        # Another one at the same time is not more time.
+        with watcher.pages.making():
+            now += took / 2
+        now += took / 2
+    after = now
+    monkeypatch.setattr(watching.asyncio, "sleep", pass_time)
+    await watcher._rest_from_pages(0.0, since=after)
+
+    assert watcher.pages.seconds == pytest.approx(took) == pytest.approx(after - before)
+    assert now - after == pytest.approx(rested)

@@ -127,6 +127,9 @@ def routes_of(endpoints: Iterable[Endpoint], store: Store, access: Access, show:
         async def answer(request: Request) -> Response:
             endpoint = methods["GET" if request.method == "HEAD" else request.method]
             try:
+                if endpoint.page:
+                    with request.app.state.watcher.pages.making():
+                        return await _answer(endpoint, request, store, access)
                 return await _answer(endpoint, request, store, access)
             except ClientDisconnect:
                 return Response(status_code=499)

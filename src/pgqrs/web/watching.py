@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pgqrs.db import changes
 from pgqrs.db.changes import Pulse
+from pgqrs.web.busy import Busy
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
@@ -23,6 +24,10 @@ log = logging.getLogger("pgqrs.web")
 LOOK_EVERY_SECONDS = 0.4
 # A look that takes long comes the more seldom: watching takes at most a fortieth of one connection's time.
 REST_PER_LOOK = 40
+# However many pages follow, making them takes at most a twentieth of the time.
+REST_PER_PAGE = 20
+# But so often they are told in any case.
+MOST_REST_SECONDS = 5.0
 SECONDS_AFTER_FAILURE = 5.0
 # On PostgreSQL an event with a lower number may be committed after one with a higher: looked for so long.
 LATE_SECONDS = 5.0
@@ -48,6 +53,7 @@ class Watcher:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.pages = Busy()
         # Ids of hints are good for this process only.
         self._epoch = secrets.token_hex(4)
         self._kept: deque[tuple[int, Hint]] = deque(maxlen=MOST_KEPT)
@@ -134,9 +140,19 @@ class Watcher:
             for hint in found:
                 self._last += 1
                 self._kept.append((self._last, hint))
+            spent = self.pages.seconds
             if found:
                 self._ring()
             await asyncio.sleep(max(LOOK_EVERY_SECONDS, REST_PER_LOOK * (time.monotonic() - started)))
+            await self._rest_from_pages(spent, since=started)
+
+    async def _rest_from_pages(self, spent: float, *, since: float) -> None:
+        """What was told last has brought the pages here: the more they took, the longer until the next."""
+        while True:
+            wanted = min(REST_PER_PAGE * (self.pages.seconds - spent), MOST_REST_SECONDS)
+            if (left := since + wanted - time.monotonic()) <= 0:
+                return
+            await asyncio.sleep(left)
 
     async def _look(self) -> list[Hint]:
         db = await self._store.ready()
