@@ -16,7 +16,7 @@ MAKE_VENV = $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --
 INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt
 endif
 
-.PHONY: help setup demo check test fuzz docs docs-pages bench bench-peers bench-report proof soak long pgbouncer clean
+.PHONY: help setup demo check test fuzz conform docs docs-pages bench bench-peers bench-report proof soak long pgbouncer clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -55,6 +55,9 @@ test: $(VENV)/.dev ## the whole suite on SQLite, PostgreSQL (started here) and T
 
 fuzz: $(VENV)/.dev ## hostile requests to every HTTP route, none of which may get a 500; COUNT=100000 SEED=7 choose
 	@COUNT="$(COUNT)" SEED="$(SEED)" PYTHONPATH=tests $(BIN)/python -m web.fuzz
+
+conform: $(VENV)/.dev ## schemathesis against `pgqrs serve`: does it do what its OpenAPI document says; EXAMPLES=50 SEED=7 choose
+	@EXAMPLES="$(EXAMPLES)" SEED="$(SEED)" PYTHONPATH=tests $(BIN)/python -m web.conform
 
 docs: $(VENV)/.dev ## the documentation as a site in site/; fails on a dead link, or on anything fetched from elsewhere
 	@$(BIN)/python -m tools.docs --site

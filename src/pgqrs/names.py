@@ -8,7 +8,8 @@ from pgqrs.errors import ConfigError
 
 # The seeds' columns are varchar(255); the alphabet leaves out everything that means something to SQL, LIKE
 # wildcards apart from the underscore, to shells, paths and terminals.
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,254}", re.ASCII)
+NAME = r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,254}"
+_NAME = re.compile(NAME, re.ASCII)
 # 41 characters leave room for what PostgreSQL's 63-byte identifiers are built from (channel names).
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,40}", re.ASCII)
 

@@ -10,7 +10,7 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any, Union
+from typing import Annotated, Any, Union
 
 import msgspec
 
@@ -19,10 +19,12 @@ from pgqrs.db.tables.runs import RunRow
 from pgqrs.types import RunSummary
 from pgqrs.web.problems import CONTENT_TYPE
 from pgqrs.web.reading import JSON
+from pgqrs.web.resources.shapes import Id, Name
 from pgqrs.web.routing import Asked, Endpoint, Items
 
-# A path's parameters that are ids; the others are names.
-_IDS = frozenset({"run_id", "worker_id"})
+# What a part of a path is, where it is not just some text.
+_PARTS: dict[str, Any] = {"run_id": Id, "worker_id": Id, "workflow": Name, "queue": Name, "schedule": Name}
+_SOME_TEXT = Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1})]
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _REF = "#/components/schemas/{name}"
 _PLAIN: dict[Any, dict[str, Any]] = {
@@ -138,8 +140,7 @@ def noun_of(endpoint: Endpoint) -> str:
 
 def _parameters(endpoint: Endpoint, schemas: Schemas) -> Iterable[dict[str, Any]]:
     for name in _PARAMETER.findall(endpoint.path):
-        kind = {"type": "integer", "minimum": 0} if name in _IDS else {"type": "string", "minLength": 1}
-        yield {"name": name, "in": "path", "required": True, "schema": kind}
+        yield {"name": name, "in": "path", "required": True, "schema": schemas.of(_PARTS.get(name, _SOME_TEXT))}
     for name, meaning in endpoint.headers:
         yield {"name": name, "in": "header", "required": False, "schema": {"type": "string"}, "description": meaning}
     if endpoint.query is not None:
@@ -162,6 +163,14 @@ def _responses(endpoint: Endpoint, schemas: Schemas) -> dict[str, Any]:
         good["headers"] = {"Location": {"description": "Where it is", "schema": {"type": "string"}}}
         # A second time it is there already.
         found = {"200": good, **found}
+    if endpoint.meanwhile is not None:
+        found["202"] = {
+            "description": "It is still under way",
+            "headers": {
+                "Retry-After": {"description": "Ask again after so many seconds", "schema": {"type": "integer"}}
+            },
+            "content": {JSON: {"schema": schemas.of(endpoint.meanwhile)}},
+        }
     return found
 
 
@@ -256,4 +265,5 @@ def _bounds(given: Iterable[Any]) -> dict[str, Any]:
     for meta in given:
         names = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
         found |= {new: value for old, new in names.items() if (value := getattr(meta, old)) is not None}
+        found |= meta.extra_json_schema or {}
     return found

@@ -98,6 +98,8 @@ class Endpoint:
     takes: type[msgspec.Struct] | None = None
     gives: Any = None
     status: int = 200
+    # What a 202 gives: it is under way.
+    meanwhile: Any = None
     seconds: float = MOST_SECONDS
     # A page or a form of the dashboard: answers with HTML, and its problems too.
     page: bool = False

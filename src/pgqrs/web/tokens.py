@@ -49,8 +49,10 @@ class Tokens:
         self._refresh()
 
     def check(self, token: str, *, where: str = "?") -> Caller | None:
-        """Whose token this is; an address that has tried too many wrong ones has to wait."""
-        self._refuse_when_locked(where)
+        """Whose token this is; an address that tries too many wrong ones is told to wait.
+
+        A right one is let in all the same: behind a proxy everybody has one address, and a token is too long to guess.
+        """
         self._refresh()
         given = hash_of(token)
         found: Caller | None = None
@@ -59,6 +61,7 @@ class Tokens:
             if hmac.compare_digest(known, given):
                 found = caller
         if found is None:
+            self._refuse_when_locked(where)
             self._count_wrong(where)
         return found
 

@@ -11,7 +11,7 @@ from pgqrs.errors import ConfigError
 from pgqrs.reports import QueueDepth, QueueMetrics
 from pgqrs.types import DeadLetter
 from pgqrs.web.access import Scope
-from pgqrs.web.resources.shapes import API, Counted, Id, Limit, Shape
+from pgqrs.web.resources.shapes import API, Counted, Id, Limit, Name, Shape
 from pgqrs.web.routing import Answer, Asked, Endpoint, Items, items
 
 # Batch after batch: what was deleted when the time is up is deleted, and a second call goes on.
@@ -21,7 +21,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class NewQueue(Shape):
-    name: str
+    name: Name
 
 
 class NewMessage(Shape):

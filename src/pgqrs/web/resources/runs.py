@@ -23,7 +23,7 @@ from pgqrs.reports import Why
 from pgqrs.types import ENDED, Event, RunStatus, RunSummary
 from pgqrs.web.access import Scope
 from pgqrs.web.problems import Problem, problem_of
-from pgqrs.web.resources.shapes import API, Id, Limit, Shape
+from pgqrs.web.resources.shapes import API, Id, Limit, Name, Shape
 from pgqrs.web.routing import Answer, Asked, Endpoint, Items, items
 
 # A client that waits longer asks again: proxies close connections on which nothing comes for a minute.
@@ -33,7 +33,7 @@ MOST_WAIT_SECONDS = 60
 class NewRun(Shape):
     """A run to be: `params` is its input, any JSON."""
 
-    workflow: str
+    workflow: Name
     params: Any = None
     idempotency_key: str | None = None
     run_at: datetime | None = None
@@ -49,10 +49,18 @@ class TriggeredRun(Shape):
     """What a trigger gives, once or as often as its key is used."""
 
     run_id: int
-    workflow: str
+    workflow: Name
     idempotency_key: str | None
     created_at: datetime
     warnings: list[str]
+
+
+class Unfinished(Shape):
+    """Where a run stands that has no result yet."""
+
+    run_id: int
+    status: RunStatus
+    waiting_for: str | None
 
 
 class RunsAsked(Shape):
@@ -181,7 +189,7 @@ async def result(asked: Asked) -> Any:
         raise await forbidden(asked, row.run_id, RunCancelled(row.run_id, row.last_error))
     if row.deleted_at is not None:
         raise RunDeleted(row.run_id, row.delete_reason)
-    return Answer({name: told[name] for name in ("run_id", "status", "waiting_for")}, 202, {"retry-after": "1"})
+    return Answer(Unfinished(row.run_id, row.status, row.waiting_for), 202, {"retry-after": "1"})
 
 
 async def explain(asked: Asked) -> Why:
@@ -253,6 +261,7 @@ ENDPOINTS = (
         "What it returned; 202 while it goes on, 409 when it failed or was cancelled, 410 when it was deleted",
         query=ResultAsked,
         gives=Any,
+        meanwhile=Unfinished,
         seconds=MOST_WAIT_SECONDS + 10,
     ),
     Endpoint("GET", f"{RUN}/why", explain, Scope.READ, "Why it does not move, and what to do", gives=Why),

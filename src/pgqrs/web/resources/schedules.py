@@ -11,15 +11,15 @@ from pgqrs.api.schedules import schedules
 from pgqrs.errors import ScheduleNotFound
 from pgqrs.types import Schedule, ScheduleSlot
 from pgqrs.web.access import Scope
-from pgqrs.web.resources.shapes import API, Limit, RunId, Shape
+from pgqrs.web.resources.shapes import API, Limit, Name, RunId, Shape
 from pgqrs.web.routing import Answer, Asked, Endpoint, Items, items
 
 
 class NewSchedule(Shape):
     """One of `cron`, `every_seconds` and `at`; `params` is what each run gets."""
 
-    name: str
-    workflow: str
+    name: Name
+    workflow: Name
     cron: str | None = None
     every_seconds: float | None = None
     at: datetime | None = None

@@ -10,7 +10,7 @@ from pgqrs.reports import WorkflowMetrics
 from pgqrs.types import WorkerInfo
 from pgqrs.web.access import Scope
 from pgqrs.web.problems import Problem
-from pgqrs.web.resources.shapes import API, Counted, Shape
+from pgqrs.web.resources.shapes import API, Counted, Name, Shape
 from pgqrs.web.routing import Answer, Asked, Endpoint, Items, items
 from pgqrs.words import length
 
@@ -18,7 +18,7 @@ from pgqrs.words import length
 class NewWorkflow(Shape):
     """`dead_letter` names a workflow that gets a run whenever one of this one's ends in ERROR."""
 
-    name: str
+    name: Name
     dead_letter: str | None = None
 
 
@@ -29,7 +29,7 @@ class Window(Shape):
 
 
 class WorkersAsked(Shape):
-    queue: str | None = None
+    queue: Name | None = None
 
 
 async def find(asked: Asked) -> Any:
