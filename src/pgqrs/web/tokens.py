@@ -51,7 +51,7 @@ class Tokens:
     def check(self, token: str, *, where: str = "?") -> Caller | None:
         """Whose token this is; an address that tries too many wrong ones is told to wait.
 
-        A right one is let in all the same: behind a proxy everybody has one address, and a token is too long to guess.
+        A right one is let in all the same: behind a proxy all have one address, and a token is too long to guess.
         """
         self._refresh()
         given = hash_of(token)
