@@ -6,24 +6,26 @@ from starlette.responses import Response
 
 from pgqrs.api.admin import admin
 from pgqrs.reports import OutboxStats
+from pgqrs.web import lists
 from pgqrs.web.access import Scope
 from pgqrs.web.pages.deeds import LONG_SECONDS, Deed, Question, endpoints_of
-from pgqrs.web.pages.rendering import count, render
+from pgqrs.web.pages.rendering import count, parameter, render
 from pgqrs.web.routing import Asked, Endpoint
 
 SHOWN = 100
 
 
 async def show(asked: Asked) -> Response:
-    outbox = admin(asked.store).outbox
+    of_dead, of_unpublished = parameter(asked, "dead"), parameter(asked, "unpublished")
     return await render(
         asked,
         "outbox.html",
         here="outbox",
         counts=await _counts(asked),
-        unpublished=await outbox.unpublished(limit=SHOWN),
-        dead=await outbox.dead(limit=SHOWN),
-        shown=SHOWN,
+        unpublished=await lists.unpublished(asked.store, limit=SHOWN, cursor=of_unpublished or None),
+        dead=await lists.dead_events(asked.store, limit=SHOWN, cursor=of_dead or None),
+        of_dead=of_dead,
+        of_unpublished=of_unpublished,
         replay=REPLAY,
     )
 

@@ -13,6 +13,7 @@ from pgqrs.db.tables import workflows
 from pgqrs.db.tables.queues import Queue
 from pgqrs.errors import WorkflowNotFound
 from pgqrs.web.access import Scope
+from pgqrs.web.lists import dead_letters
 from pgqrs.web.pages.deeds import LONG_SECONDS, Deed, Question, endpoints_of
 from pgqrs.web.pages.rendering import number, parameter, render
 from pgqrs.web.routing import Asked, Endpoint
@@ -49,7 +50,10 @@ async def show(asked: Asked) -> Response:
         depth=depth,
         is_workflow=await _is_workflow(asked, queue.name),
         messages=await glimpses.next_messages(db, queue.queue_id, limit=SHOWN_MESSAGES, cut=SHOWN_TEXT),
-        dead=await admin(asked.store).dead_letters(queue.name, limit=SHOWN_MESSAGES),
+        dead=await dead_letters(
+            asked.store, queue.name, limit=SHOWN_MESSAGES, cursor=parameter(asked, "dead") or None
+        ),
+        is_first=not parameter(asked, "dead"),
         shown=SHOWN_MESSAGES,
         deeds=_DEEDS,
     )

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from pgqrs.api.admin import admin
-from pgqrs.api.cursors import from_cursor, to_cursor
-from pgqrs.errors import ConfigError
 from pgqrs.reports import QueueDepth, QueueMetrics
 from pgqrs.types import DeadLetter
 from pgqrs.web.access import Scope
+from pgqrs.web.lists import dead_letters
 from pgqrs.web.resources.shapes import API, Counted, Id, Limit, Name, Shape
 from pgqrs.web.routing import Answer, Asked, Endpoint, Items, items
 
 # Batch after batch: what was deleted when the time is up is deleted, and a second call goes on.
 PURGE_SECONDS = 300.0
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 class NewQueue(Shape):
@@ -116,23 +113,8 @@ async def send(asked: Asked) -> Any:
 
 async def dead(asked: Asked) -> Any:
     query: DeadAsked = asked.query
-    queue = asked.path("queue")
-    after = None if query.cursor is None else _place(queue, query.cursor)
-    found = await admin(asked.store).dead_letters(queue, limit=query.limit + 1, after=after)
-    page = found[: query.limit]
-    more = len(found) > query.limit
-    cursor = to_cursor((page[-1].dead_since - _EPOCH) // _MICROSECOND, page[-1].id) if more else None
-    return items(page, next_cursor=cursor)
-
-
-def _place(queue: str, cursor: str) -> DeadLetter:
-    """What stands for the last of the page before: only its time and its id matter."""
-    microseconds, message_id = from_cursor(cursor, 2)
-    try:
-        since = _EPOCH + microseconds * _MICROSECOND
-    except OverflowError:
-        raise ConfigError("this cursor is of another list") from None
-    return DeadLetter(message_id, queue, "null", 0, 0, 0, since, since)
+    found = await dead_letters(asked.store, asked.path("queue"), limit=query.limit, cursor=query.cursor)
+    return items(found.page, next_cursor=found.next_cursor)
 
 
 async def replay(asked: Asked) -> Any:

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from starlette.responses import Response
 
 from pgqrs.api.admin import admin
-from pgqrs.api.cursors import from_cursor, to_cursor
-from pgqrs.errors import ConfigError
 from pgqrs.filters import filter_of
 from pgqrs.reports import FailureGroup, OutboxCounts, StoreStats
 from pgqrs.types import OutboxEvent
+from pgqrs.web import lists
 from pgqrs.web.access import Scope
 from pgqrs.web.problems import Problem
 from pgqrs.web.resources.shapes import API, Counted, Id, Limit, Shape
 from pgqrs.web.routing import Asked, Endpoint, Items, items
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 # Batch after batch; a second call goes on.
 REPLAY_SECONDS = 300.0
 
@@ -45,40 +41,13 @@ class FailuresAsked(Shape):
 
 
 async def unpublished(asked: Asked) -> Any:
-    query: OutboxAsked = asked.query
-    after = None
-    if query.cursor is not None:
-        run_id, event_id = from_cursor(query.cursor, 2)
-        after = _place(run_id, event_id, _EPOCH)
-    found = await admin(asked.store).outbox.unpublished(limit=query.limit + 1, after=after)
-    return _page(found, query.limit, lambda last: to_cursor(last.run_id, last.event_id))
+    found = await lists.unpublished(asked.store, limit=asked.query.limit, cursor=asked.query.cursor)
+    return items(found.page, next_cursor=found.next_cursor)
 
 
 async def dead(asked: Asked) -> Any:
-    query: OutboxAsked = asked.query
-    after = None
-    if query.cursor is not None:
-        microseconds, event_id = from_cursor(query.cursor, 2)
-        try:
-            after = _place(0, event_id, _EPOCH + microseconds * _MICROSECOND)
-        except OverflowError:
-            raise ConfigError("this cursor is of another list") from None
-    found = await admin(asked.store).outbox.dead(limit=query.limit + 1, after=after)
-    return _page(found, query.limit, _dead_cursor)
-
-
-def _dead_cursor(last: OutboxEvent) -> str:
-    return to_cursor(((last.dead_at or _EPOCH) - _EPOCH) // _MICROSECOND, last.event_id)
-
-
-def _page(found: list[OutboxEvent], limit: int, cursor: Callable[[OutboxEvent], str]) -> Any:
-    page = found[:limit]
-    return items(page, next_cursor=cursor(page[-1]) if len(found) > limit else None)
-
-
-def _place(run_id: int, event_id: int, dead_at: datetime) -> OutboxEvent:
-    """What stands for the last of the page before: only where it stands matters."""
-    return OutboxEvent("", "", "", run_id, "", "null", _EPOCH, 0, None, None, dead_at, event_id)
+    found = await lists.dead_events(asked.store, limit=asked.query.limit, cursor=asked.query.cursor)
+    return items(found.page, next_cursor=found.next_cursor)
 
 
 async def counts(asked: Asked) -> OutboxCounts:
