@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
-# Two workers: the smallest machine we care about has two cores.
-JOBS ?= 2
+# The smallest machine we care about has two cores, and for a third of the time tests wait for processes and clocks.
+JOBS ?= 3
 
 ifdef UV
 MAKE_VENV = $(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)

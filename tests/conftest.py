@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import secrets
@@ -15,9 +16,10 @@ import pgqrs
 from pgqrs.api.store import Store
 from pgqrs.api.workflow import _known
 from pgqrs.engine.registry import served
-from rig import pgbouncer, postgres
+from rig import pgbouncer, postgres, templates
 from rig.guards import install_guards
 from rig.invariants import check_invariants
+from rig.schemas import Schemas
 
 BACKENDS = ("sqlite", "postgres", "turso")
 DSN = "PGQRS_TEST_POSTGRES_DSN"
@@ -88,11 +90,23 @@ def clock() -> pgqrs.ManualClock:
 
 
 @pytest.fixture
-def config(backend: str, tmp_path: Path) -> pgqrs.Config:
-    """A database that nobody has used."""
+def config(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> pgqrs.Config:
+    """A database that nobody has used; with the tables in it already if the test has asked for a store."""
     if backend == "postgres":
-        return pgqrs.Config(os.environ[DSN], schema=f"t_{secrets.token_hex(8)}", pool_size=4)
+        schema = _schemas().name() if _wants_tables(request) else f"t_{secrets.token_hex(8)}"
+        return pgqrs.Config(os.environ[DSN], schema=schema, pool_size=4)
+    if _wants_tables(request):
+        templates.copied(backend, tmp_path / "app.db")
     return pgqrs.Config(f"{backend}:///{tmp_path / 'app.db'}")
+
+
+def _wants_tables(request: pytest.FixtureRequest) -> bool:
+    return not {"store", "live_store"}.isdisjoint(request.fixturenames)
+
+
+@functools.cache
+def _schemas() -> Schemas:
+    return Schemas(os.environ[DSN])
 
 
 Connect = Callable[..., Awaitable[Store]]
@@ -104,10 +118,13 @@ async def connect(
 ) -> AsyncIterator[Connect]:
     """Opens stores on the test's database; after the test they are closed, and the invariants checked."""
     stores: list[Store] = []
+    reused = config.backend == "postgres" and _wants_tables(request)
 
     async def open_one(*, install: bool = True, clock: pgqrs.Clock = clock) -> Store:
         store = await pgqrs.connect_with(config, install=install, clock=clock)
         stores.append(store)
+        if install and reused:
+            _schemas().installed(config.schema)
         if GUARDED and install:
             await install_guards(store)
         return store
@@ -117,7 +134,9 @@ async def connect(
         await store.close()
     broken = {code for marker in request.node.iter_markers("breaks") for code in marker.args}
     await check_invariants(config, broken=broken)
-    if config.backend == "postgres":
+    if reused:
+        _schemas().give_back(config.schema)
+    elif config.backend == "postgres":
         await drop_schema(config)
 
 

@@ -55,8 +55,14 @@ async def filled(store):
     return store.database
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
-async def test_no_statement_of_a_batch_walks_a_table(filled, name):
+async def test_no_statement_of_a_batch_walks_a_table(filled):
+    walked = {name: await walked_by(filled, name) for name in STATEMENTS}
+
+    assert not {name: plan for name, plan in walked.items() if plan}
+
+
+async def walked_by(filled, name):
+    """What it reads from one end to the other, and the whole plan; nothing when there is no such part."""
     text, params = retention._SQL[name].text, STATEMENTS[name]
     if filled.dialect.is_postgres:
         rows = await filled.fetch(Query("explain", f"explain (format json) {text}"), **params)
@@ -71,7 +77,7 @@ async def test_no_statement_of_a_batch_walks_a_table(filled, name):
             if vague(line) or (line.startswith("SCAN") and "json_each" not in line.lower() and "pgqrs" in line)
         ]
 
-    assert not walked, plan
+    return (walked, plan) if walked else None
 
 
 def vague(text):

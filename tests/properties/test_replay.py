@@ -113,8 +113,9 @@ async def test_a_thousand_timings_give_the_same_ids_and_run_no_step_twice(store,
 
 @pytest.mark.row("B8.2")
 @pytest.mark.parametrize("when", ["before", "during", "after"])
-async def test_a_thousand_signals_are_each_consumed_once_in_the_order_of_their_senders(live_store, when):
-    senders, each = 20, 50
+async def test_many_signals_are_each_consumed_once_in_the_order_of_their_senders(live_store, when):
+    # A thousand where it is hardest: while they are consumed.
+    senders, each = 20, 50 if when == "during" else 10
     await live_store.create_workflow("flow")
     flow = pgqrs.workflow("flow")
     waiting = asyncio.Event()
