@@ -26,6 +26,7 @@ SAME = [
     (("queue", "list"), "/queues"),
     (("queue", "get", "tasks"), "/queues/tasks"),
     (("queue", "dead", "tasks"), "/queues/tasks/dead"),
+    (("queue", "peek", "tasks"), "/queues/tasks/messages"),
     (("worker", "list"), "/workers"),
     (("schedule", "list"), "/schedules"),
     (("schedule", "get", "nightly"), "/schedules/nightly"),
@@ -90,6 +91,8 @@ def test_every_list_and_every_noun_is_compared():
         # Written by others at the same time.
         "/workers/{worker_id}",
         "/runs/{run_id}/export",
+        # Sees more connections than the command did; and the tests' own server is not durable, which is bad.
+        "/doctor",
     }
     paths = {
         each.path.removeprefix(API)

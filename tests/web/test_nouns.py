@@ -99,6 +99,40 @@ async def test_workers_are_listed_and_what_they_hold_is_released(store, api, fur
     for missing in ("77", "x", "9" * 30):
         assert (await api.get(f"{API}/workers/{missing}")).status_code == 404
         assert (await api.post(f"{API}/workers/{missing}/release")).status_code == 404
+        assert (await api.post(f"{API}/workers/{missing}/stop")).status_code == 404
+
+
+async def test_a_worker_is_told_to_stop(store, api, furnished):
+    consumer = await store.consumer("tasks")
+
+    told = await api.post(f"{API}/workers/{furnished['worker_id']}/stop")
+    refused = await api.post(f"{API}/workers/{consumer.worker_id}/stop")
+
+    assert (told.status_code, told.json()["status"]) == (200, "STOPPED")
+    assert (refused.status_code, refused.json()["code"]) == (409, "invalid-transition")
+
+
+async def test_a_look_into_a_queue_takes_nothing_and_is_paged(store, api, furnished):
+    await (await store.producer("tasks")).enqueue_many([{"n": 2}, {"n": 3}])
+
+    first = (await api.get(f"{API}/queues/tasks/messages", params={"limit": 2})).json()
+    rest = (await api.get(f"{API}/queues/tasks/messages", params={"cursor": first["next_cursor"]})).json()
+
+    assert [each["payload"] for each in first["items"] + rest["items"]] == [{"n": 1}, {"n": 2}, {"n": 3}]
+    assert rest["next_cursor"] is None
+    assert (await api.get(f"{API}/queues/tasks")).json()["ready"] == 3
+    assert (await api.get(f"{API}/queues/tasks/messages", params={"cursor": "x"})).status_code == 422
+    assert (await api.get(f"{API}/queues/nobody/messages")).status_code == 404
+
+
+async def test_the_doctor_says_what_is_well_and_what_is_not(store, api, furnished, backend):
+    report = (await api.get(f"{API}/doctor")).json()
+
+    codes = {each["code"]: each["level"] for each in report["findings"]}
+    assert codes["schema"] == "ok"
+    # The tests' own server does not sync.
+    assert codes["durability"] == ("bad" if backend == "postgres" else "ok")
+    assert report["level"] == max(codes.values(), key=["ok", "warn", "bad"].index)
 
 
 async def test_a_schedule_from_making_it_to_removing_it(store, api):

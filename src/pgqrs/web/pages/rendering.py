@@ -46,6 +46,7 @@ DONE = {
     "queue.resume": "The queue goes on.",
     "queue.replay": "The dead letters start anew.",
     "queue.purge": "The queue was emptied.",
+    "worker.stop": "The worker is told to stop.",
     "worker.release": "What the worker held is free.",
     "schedule.pause": "The schedule is paused.",
     "schedule.resume": "The schedule goes on.",

@@ -28,6 +28,11 @@ class Listed:
     serves: str
     facts: str
 
+    @property
+    def can_be_stopped(self) -> bool:
+        """A consumer of a plain queue is a part of somebody's program, which does not ask."""
+        return self.state == "ready" and self.worker.info.get("handlers") is not None
+
 
 async def show(asked: Asked) -> Response:
     found = await workers_shown(await asked.store.ready(), limit=SHOWN)
@@ -38,6 +43,7 @@ async def show(asked: Asked) -> Response:
         here="workers",
         workers=[Listed(each, _state(each, live_within), _serves(each), _facts(each.info)) for each in found],
         shown=SHOWN,
+        stop=STOP,
         release=RELEASE,
     )
 
@@ -60,6 +66,17 @@ def _facts(info: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in told)
 
 
+async def _ask_stop(asked: Asked) -> Question:
+    return Question(
+        f"Tell worker {_worker(asked)} to stop?",
+        ("It takes nothing more, finishes what it has, and ends. Whoever started it may start it again.",),
+    )
+
+
+async def _stop(asked: Asked) -> None:
+    await admin(asked.store).stop_worker(_worker(asked))
+
+
 async def _ask_release(asked: Asked) -> Question:
     return Question(
         f"Free at once all that worker {_worker(asked)} holds?",
@@ -78,9 +95,10 @@ def _worker(asked: Asked) -> int:
     return worker_id
 
 
+STOP = Deed("worker.stop", "/workers/{worker_id:int}", "Stop", _ask_stop, _stop)
 RELEASE = Deed("worker.release", "/workers/{worker_id:int}", "Release", _ask_release, _release, is_grave=True)
 
 ENDPOINTS = (
     Endpoint("GET", "/workers", show, Scope.READ, "Workers", page=True),
-    *endpoints_of([RELEASE], here="workers"),
+    *endpoints_of([STOP, RELEASE], here="workers"),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from pgqrs.api.admin import admin
 from pgqrs.reports import QueueDepth, QueueMetrics
-from pgqrs.types import DeadLetter
+from pgqrs.types import DeadLetter, QueuedMessage
 from pgqrs.web.access import Scope
 from pgqrs.web.lists import dead_letters
 from pgqrs.web.resources.shapes import API, Counted, Id, Limit, Name, Shape
@@ -53,7 +53,7 @@ class Replay(Shape):
     ids: list[Id] | None = None
 
 
-class DeadAsked(Shape):
+class PageAsked(Shape):
     limit: Limit = 100
     cursor: str | None = None
 
@@ -111,8 +111,14 @@ async def send(asked: Asked) -> Any:
     return {"message_id": message_id}
 
 
+async def peek(asked: Asked) -> Any:
+    query: PageAsked = asked.query
+    page = await admin(asked.store).peek(asked.path("queue"), limit=query.limit, cursor=query.cursor)
+    return items(page, next_cursor=page.next_cursor)
+
+
 async def dead(asked: Asked) -> Any:
-    query: DeadAsked = asked.query
+    query: PageAsked = asked.query
     found = await dead_letters(asked.store, asked.path("queue"), limit=query.limit, cursor=query.cursor)
     return items(found.page, next_cursor=found.next_cursor)
 
@@ -176,11 +182,20 @@ ENDPOINTS = (
     ),
     Endpoint(
         "GET",
+        f"{QUEUE}/messages",
+        peek,
+        Scope.READ,
+        "What is in it, in the order in which it would be taken; nothing is taken",
+        query=PageAsked,
+        gives=Items(QueuedMessage, paged=True),
+    ),
+    Endpoint(
+        "GET",
         f"{QUEUE}/dead",
         dead,
         Scope.READ,
         "Messages that were tried too often, oldest first",
-        query=DeadAsked,
+        query=PageAsked,
         gives=Items(DeadLetter, paged=True),
     ),
     Endpoint(

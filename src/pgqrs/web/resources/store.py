@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from pgqrs.api.admin import admin
 from pgqrs.filters import filter_of
-from pgqrs.reports import FailureGroup, OutboxCounts, StoreStats
+from pgqrs.reports import DoctorReport, FailureGroup, OutboxCounts, StoreStats
 from pgqrs.types import OutboxEvent
 from pgqrs.web import lists
 from pgqrs.web.access import Scope
@@ -68,6 +68,11 @@ async def stats(asked: Asked) -> StoreStats:
     return await admin(asked.store).stats()
 
 
+async def doctor(asked: Asked) -> DoctorReport:
+    """Without `--verify`, which reads every row: that is not for a web server."""
+    return await admin(asked.store).doctor()
+
+
 async def metrics(asked: Asked) -> Response:
     """What Prometheus scrapes, from the database."""
     try:
@@ -120,6 +125,14 @@ ENDPOINTS = (
         gives=Items(FailureGroup),
     ),
     Endpoint("GET", f"{API}/stats", stats, Scope.READ, "The whole store at a glance", gives=StoreStats),
+    Endpoint(
+        "GET",
+        f"{API}/doctor",
+        doctor,
+        Scope.READ,
+        "What is well and what is not, with the command that mends it",
+        gives=DoctorReport,
+    ),
     Endpoint(
         "GET",
         "/metrics",

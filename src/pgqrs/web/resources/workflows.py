@@ -9,7 +9,6 @@ from pgqrs.api.catalogue import WorkflowLine, pause_workflow, resume_workflow, w
 from pgqrs.reports import WorkflowMetrics
 from pgqrs.types import WorkerInfo
 from pgqrs.web.access import Scope
-from pgqrs.web.problems import Problem
 from pgqrs.web.resources.shapes import API, Counted, Name, Shape
 from pgqrs.web.routing import Answer, Asked, Endpoint, Items, items
 from pgqrs.words import length
@@ -67,11 +66,11 @@ async def find_workers(asked: Asked) -> Any:
 
 
 async def get_worker(asked: Asked) -> WorkerInfo:
-    worker_id = asked.number("worker_id")
-    found = next((each for each in await admin(asked.store).workers() if each.worker_id == worker_id), None)
-    if found is None:
-        raise Problem(404, "not-found", f"no worker {worker_id}", hint=f"GET {API}/workers lists them")
-    return found
+    return await admin(asked.store).worker(asked.number("worker_id"))
+
+
+async def stop_worker(asked: Asked) -> WorkerInfo:
+    return await admin(asked.store).stop_worker(asked.number("worker_id"))
 
 
 async def release(asked: Asked) -> Any:
@@ -132,6 +131,14 @@ ENDPOINTS = (
         gives=Items(WorkerInfo),
     ),
     Endpoint("GET", WORKER, get_worker, Scope.READ, "One of them", gives=WorkerInfo),
+    Endpoint(
+        "POST",
+        f"{WORKER}/stop",
+        stop_worker,
+        Scope.OPERATE,
+        "Tell it, wherever it runs, to finish what it has and end; 409 for a consumer of a plain queue",
+        gives=WorkerInfo,
+    ),
     Endpoint(
         "POST",
         f"{WORKER}/release",
