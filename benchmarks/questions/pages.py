@@ -1,10 +1,12 @@
 """How long the server takes for every page and list, beside a million runs with five million steps.
 
 `ROWS=1000000 ON=sqlite make bench WHAT=pages`. Every GET of the table of routes is asked, in process, so that nothing
-but our own work and the database's is in the figure; a route that this file has no example for fails it.
+but our own work and the database's is in the figure; a route that this file has no example for fails it. `DSN=...`
+asks a database that stays: filled the first time, only asked from then on.
 """
 
 import asyncio
+import math
 import os
 import statistics
 import time
@@ -43,15 +45,23 @@ QUERIES = {
         "?q=status:pending,running,paused",
         "?q=error:TimeoutError:7",
         "?q=parent:5",
-        "?q=text:host%2042",
+        "?q=since:1h%20text:answer",
         "?q=worker:3",
-    )
+    ),
+    "failures": ("", "?since=7d"),
+    "bulk": ("?verb=cancel&run=5&run=6", "?verb=restart&which=all&q=status:error%20since:1h"),
+    "download": ("?what=run",),
+    "system": ("", "?doctor=yes"),
 }
 # They wait on purpose, or never end.
 NOT_ASKED = ("/stream", "/result")
 
 
 async def main() -> None:
+    if dsn := os.environ.get("DSN"):
+        async with pgqrs.connect(dsn, install=True) as store:
+            await measure(store.config.backend, store)
+        return
     async with both() as stores:
         for name, store in stores.items():
             if name in (os.environ.get("ON") or name):
@@ -59,10 +69,8 @@ async def main() -> None:
 
 
 async def measure(name: str, store: pgqrs.Store) -> None:
-    await past(store, ROWS)
-    await store.create_queue("mail")
-    await pgqrs.schedules(store).create("nightly", "flow_1", cron="0 3 * * *")
-    await pgqrs.consumer("web-1", 0, "flow_3").handler(_handler).create(store)
+    if not await pgqrs.admin(store).runs(limit=1):
+        await fill(store)
     ask = Asking(app(store))
     slow = 0
     for path in paths():
@@ -71,20 +79,37 @@ async def measure(name: str, store: pgqrs.Store) -> None:
             began = time.perf_counter()
             status = await ask(path)
             took.append((time.perf_counter() - began) * 1000)
-        p50, p95 = statistics.median(took), sorted(took)[int(len(took) * 0.95) - 1]
+        p50, p95 = statistics.median(took), sorted(took)[math.ceil(len(took) * 0.95) - 1]
+        if status != 200:
+            raise RuntimeError(f"{path} answers {status}: that is not what was to be measured")
         slow += p95 > TARGET_MS
         mark = "" if p95 <= TARGET_MS else "  <-- over 50 ms"
         print(f"{name:<9} {path:<60} {status}  p50 {p50:7.1f} ms  p95 {p95:7.1f} ms{mark}", flush=True)
     print(f"{name}: {slow} over {TARGET_MS:.0f} ms, {ROWS:,} runs, {TIMES} times each", flush=True)
 
 
+async def fill(store: pgqrs.Store) -> None:
+    await past(store, ROWS)
+    await store.create_queue("mail")
+    await pgqrs.schedules(store).create("nightly", "flow_1", cron="0 3 * * *")
+    await pgqrs.consumer("web-1", 0, "flow_3").handler(_handler).create(store)
+
+
 def paths() -> Iterator[str]:
     for endpoint in endpoints():
         if endpoint.method != "GET" or endpoint.path.endswith(NOT_ASKED):
             continue
-        path = "/".join(PARTS[_part(each)]() if each.startswith("{") else each for each in endpoint.path.split("/"))
+        path = "/".join(
+            _example(_part(each), endpoint.path) if each.startswith("{") else each
+            for each in endpoint.path.split("/")
+        )
         for query in QUERIES.get(path.rpartition("/")[2], ("",)):
             yield path + query
+
+
+def _example(part: str, path: str) -> str:
+    # Pages call whatever has a name by its name.
+    return PARTS["schedule" if part == "name" and path.startswith("/schedules") else part]()
 
 
 def _part(text: str) -> str:
