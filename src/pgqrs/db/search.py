@@ -290,7 +290,8 @@ def _walks(search: Search, statuses: Sequence[RunStatus]) -> list[Drive]:
     ids = search.workflow_ids
     if ids is not None and len(ids) <= MOST_WORKFLOWS:
         return [("by_workflow", {"workflow_id": each, **listed}) for each in ids]
-    if search.filter.last_error_contains is not None:
+    # Those that have not ended are few beside all that ever failed.
+    if search.filter.last_error_contains is not None and any(each in ENDED for each in statuses):
         return [("by_error", listed)]
     if len(statuses) == len(RunStatus):
         return [("newest", {})]
