@@ -132,11 +132,27 @@ async def _run_through(store: pgqrs.Store, ledger: Ledger, *, kind: str, key: st
     run_id = await insisted(lambda: flow.trigger(n, idempotency_key=key).execute(store))
     ledger.note("acked", run_id, kind, n)
     if kind == "asks":
-        # One that is in doubt is sent again: the run reads the first, the other is never read.
-        await insisted(lambda: flow.signal(run_id, store, "go", 10 * n))
+        await _signalled(store, run_id, kind, 10 * n)
     run = await insisted(lambda: flow.get_run(run_id, store))
     # Without a timeout: whoever waits is told to end, or the run ends.
     ledger.note("result", run_id, await insisted(run.result))
+
+
+async def _signalled(store: pgqrs.Store, run_id: int, kind: str, payload: int) -> None:
+    """One that is in doubt is sent again: the run reads the first, the other is never read; or the run has ended by it."""
+    in_doubt = False
+    while True:
+        try:
+            await pgqrs.workflow(kind).signal(run_id, store, "go", payload)
+            return
+        except pgqrs.ConnectionFailed as error:
+            in_doubt = True
+            log.warning("again: %s", error)
+            await asyncio.sleep(AGAIN_SECONDS)
+        except pgqrs.InvalidTransition:
+            if in_doubt:
+                return
+            raise
 
 
 async def load(post: Post, ledger: Ledger) -> None:
