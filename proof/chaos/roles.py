@@ -139,19 +139,18 @@ async def _run_through(store: pgqrs.Store, ledger: Ledger, *, kind: str, key: st
 
 
 async def _signalled(store: pgqrs.Store, run_id: int, kind: str, payload: int) -> None:
-    """One that is in doubt is sent again: the run reads the first, the other is never read; or the run has ended by it."""
-    in_doubt = False
-    while True:
-        try:
-            await pgqrs.workflow(kind).signal(run_id, store, "go", payload)
-            return
-        except pgqrs.ConnectionFailed as error:
-            in_doubt = True
-            log.warning("again: %s", error)
-            await asyncio.sleep(AGAIN_SECONDS)
-        except pgqrs.InvalidTransition:
-            if in_doubt:
-                return
+    """One that is in doubt is sent again: it is never read, or the run has ended by the first."""
+    tried = 0
+
+    async def send() -> None:
+        nonlocal tried
+        tried += 1
+        await pgqrs.workflow(kind).signal(run_id, store, "go", payload)
+
+    try:
+        await insisted(send)
+    except pgqrs.InvalidTransition:
+        if tried == 1:
             raise
 
 
