@@ -24,13 +24,13 @@ from typing import Any
 
 import pgqrs
 from pgqrs import faults
-from pgqrs.db.queries import TABLES
 from proof.crash import check, others, scenarios
 from proof.crash.clock import SharedClock
 from proof.crash.faults import Fault, Striker
 from proof.crash.ledger import Ledger
 from proof.crash.scenarios import Scenario, _rows
 from proof.crash.world import LEASE_SECONDS, Over, World
+from rig.emptying import emptied
 from rig.guards import install_guards
 from rig.invariants import check_invariants
 
@@ -213,8 +213,7 @@ class _Chain:
         scenario = self._kind()
         store = await pgqrs.connect_with(self._config, clock=self._clock)
         if number == 0 and self._config.backend == "postgres":
-            tables = ", ".join(table for table in TABLES if table != "pgqrs_migrations")
-            await _rows(store, f"truncate {tables} restart identity cascade")
+            await _rows(store, emptied(self._config.schema))
             await scenario.prepare(store)
         world = scenario.world = World(store, self._clock, self._ledger, scenario.handlers)
         striker = Striker(fault, world)

@@ -11,6 +11,8 @@ import secrets
 import psycopg
 from psycopg import sql
 
+from rig.emptying import emptied
+
 _MIGRATIONS = "pgqrs_migrations"
 # What installing made: the same for a schema as long as nobody has changed it. TRUNCATE writes to pg_class alone, so
 # that everything else is known by who wrote it last.
@@ -26,10 +28,6 @@ select (select string_agg(relname || coalesce(reloptions::text, '') || coalesce(
     (select array[max(p.xmin::text::bigint), count(*)] from pg_proc as p where p.pronamespace = %(schema)s::regnamespace),
     (select count(*) from pg_statistic as s join here on here.oid = s.starelid),
     (select array[n.nspacl::text, n.nspowner::text] from pg_namespace as n where n.oid = %(schema)s::regnamespace)
-"""
-_USED = """
-select relname, relkind from pg_class
-where relnamespace = %(schema)s::regnamespace and (relkind = 'S' or relkind = 'r' and pg_relation_size(oid) > 0)
 """
 
 
@@ -59,7 +57,7 @@ class Schemas:
             self._looks.pop(schema, None)
             self._run(sql.SQL("drop schema if exists {} cascade").format(sql.Identifier(schema)))
             return
-        self._empty(schema)
+        self._connected().execute(emptied(schema))
         self._clean.append(schema)
 
     def _look(self, schema: str) -> tuple[object, ...] | None:
@@ -69,19 +67,6 @@ class Schemas:
         done = sql.SQL("select version, name from {} order by version").format(sql.Identifier(schema, _MIGRATIONS))
         there = self._ask("select to_regclass(quote_ident(%(schema)s) || '.pgqrs_migrations')", schema)[0][0]
         return None if there is None else (*row, *self._connected().execute(done).fetchall())
-
-    def _empty(self, schema: str) -> None:
-        used = self._ask(_USED, schema)
-        tables = [str(name) for name, kind in used if kind == "r" and name != _MIGRATIONS]
-        restarts = [
-            sql.SQL("select setval({}, 1, false)").format(sql.Literal(f'"{schema}"."{name}"'))
-            for name, kind in used
-            if kind == "S"
-        ]
-        if tables:
-            named = sql.SQL(", ").join(sql.Identifier(schema, each) for each in tables)
-            restarts.append(sql.SQL("truncate {} cascade").format(named))
-        self._run(sql.SQL("; ").join(restarts))
 
     def _ask(self, question: str, schema: str) -> list[tuple[object, ...]]:
         return self._connected().execute(question, {"schema": schema}).fetchall()
