@@ -198,7 +198,9 @@ def pragmas(synchronous: str = "full") -> Iterator[None]:
         self._pragma(connection, f"wal_autocheckpoint = {PAGES_PER_CHECKPOINT}")
 
     SQLiteFile.configure = configured
+    # After a lease the driver would sync fully again.
+    SQLiteFile.can_skip_sync = synchronous == "full"
     try:
         yield
     finally:
-        SQLiteFile.configure = configure
+        SQLiteFile.configure, SQLiteFile.can_skip_sync = configure, True

@@ -61,6 +61,8 @@ class Claim(NamedTuple):
 
 def _needed(db: Database, *_given: Any, **_named: Any) -> Kind:
     """One statement on PostgreSQL, unless each lease is to be told of, too."""
+    if not db.dialect.is_postgres:
+        return Kind.LEASE
     journal = db.journal
     told = journal.wants(EventType.LEASED) or journal.wants(EventType.STARTED) or journal.publishes_claims
     return Kind.UNIT if told else Kind.STATEMENT

@@ -23,6 +23,7 @@ class Kind(Enum):
 
     READ = "read"  # a consistent look; may run on a reader connection
     STATEMENT = "statement"  # one statement on PostgreSQL, atomic by itself
+    LEASE = "lease"  # the same; where a power cut takes its holder along, it need not survive that
     UNIT = "unit"  # several statements, all or nothing
 
 

@@ -249,7 +249,7 @@ class PostgresDriver:
             raise
         except Exception as error:
             self._end_if_unfit(connection, error)
-            in_doubt = committing or (sent and kind is Kind.STATEMENT and not self.pooled)
+            in_doubt = committing or (sent and kind in (Kind.STATEMENT, Kind.LEASE) and not self.pooled)
             explained = self._explained(error, in_doubt=in_doubt)
             if explained is error:
                 raise

@@ -45,6 +45,8 @@ class Job:
     work: Unit
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
+    # By a power cut: it is as if it had not happened then.
+    may_be_lost: bool = False
     result: Any = None
     error: BaseException | None = None
     # A commit that it was part of was not confirmed: whatever comes of it now, it may be in the file.
@@ -136,7 +138,7 @@ class SQLiteDriver:
         del idempotent  # A commit on this machine either happened or raised: there is no lost reply.
         self._owner.check()
         loop = asyncio.get_running_loop()
-        job = Job(work, loop, loop.create_future())
+        job = Job(work, loop, loop.create_future(), may_be_lost=kind is Kind.LEASE)
         # Another thread's loop may close the store: nothing may get into line behind the word to stop.
         with self._gate:
             if self._closed:
@@ -224,6 +226,11 @@ class SQLiteDriver:
         done: list[Job] = []
         stop = False
         job: Job | None = first
+        # Alone: whoever has gathered meanwhile waits for a sync anyway.
+        if self.file.can_skip_sync and first.may_be_lost and self._writes.empty():
+            self._commit_without_sync(session, first)
+            _settle([first])
+            return False
         try:
             self._begin(session.connection)
             until = time.monotonic() + MOST_SECONDS_PER_COMMIT
@@ -242,7 +249,8 @@ class SQLiteDriver:
                 for each in done:
                     each.result = each.error = None
                     each.in_doubt = self.file.is_unconfirmed(error)
-                    self._commit_together_alone(session, each)
+                    self._commit_alone(session, each)
+                    _settle([each])
                 return stop
             if not done:
                 # The file could not be had at all: whoever waits behind would wait as long again, one by one.
@@ -256,7 +264,15 @@ class SQLiteDriver:
         _settle(done)
         return stop
 
-    def _commit_together_alone(self, session: Session, job: Job) -> None:
+    def _commit_without_sync(self, session: Session, job: Job) -> None:
+        """A lease. The next commit that is synced takes it along; a power cut before that takes its holder, too."""
+        session.connection.execute("pragma synchronous = normal")
+        try:
+            self._commit_alone(session, job)
+        finally:
+            session.connection.execute("pragma synchronous = full")
+
+    def _commit_alone(self, session: Session, job: Job) -> None:
         try:
             self._begin(session.connection)
             self._run_in_savepoint(session, job)
@@ -264,7 +280,6 @@ class SQLiteDriver:
         except BaseException as error:  # noqa: BLE001 - it belongs to the caller
             self._roll_back(session.connection)
             job.error = self.file.translated(error, in_doubt=job.in_doubt)
-        _settle([job])
 
     def _begin(self, connection: Any) -> None:
         # IMMEDIATE: a transaction that reads first and writes later could fail for good half way.

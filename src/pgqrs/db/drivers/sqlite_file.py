@@ -36,6 +36,8 @@ class SQLiteFile:
     """A path, and how its library speaks of it."""
 
     library = "SQLite"
+    # A single commit may leave its sync to the next one.
+    can_skip_sync: ClassVar[bool] = True
     database_error: ClassVar[type[Exception]] = sqlite3.Error
     integrity_error: ClassVar[type[Exception]] = sqlite3.IntegrityError
 

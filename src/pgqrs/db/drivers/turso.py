@@ -17,6 +17,7 @@ class TursoFile(SQLiteFile):
     """The same file in the words of pyturso."""
 
     library = "Turso"
+    can_skip_sync = False
     database_error = turso.Error
     integrity_error = turso.IntegrityError
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import starmap
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pgqrs.db.database import Database, Kind, Row, store_call
 from pgqrs.db.queries import load
@@ -83,7 +83,7 @@ class Source:
     most: int = 2**31 - 1
 
 
-@store_call(Kind.STATEMENT, idempotent=True)
+@store_call(Kind.LEASE, idempotent=True)
 async def lease(
     db: Database,
     queues: Sequence[Source],
@@ -162,7 +162,11 @@ class Turn(NamedTuple):
     lost: int
 
 
-@store_call(Kind.STATEMENT, idempotent=True)
+def _turning(_db: Database, _source: Source, *, done: Sequence[Fence] = (), **_named: Any) -> Kind:
+    return Kind.STATEMENT if done else Kind.LEASE
+
+
+@store_call(_turning, idempotent=True)
 async def settle_and_lease(
     db: Database,
     source: Source,
