@@ -128,11 +128,14 @@ class Reader:
         await self._fetch()
         reader, _ = await self._asked("/stream")
         hinted = asyncio.Event()
-        asyncio.get_running_loop().create_task(self._refetch(hinted))
+        fetching = asyncio.create_task(self._refetch(hinted))
         self.listening.set()
-        while line := await reader.readline():
-            if line.startswith(b"data:"):
-                hinted.set()
+        try:
+            while line := await reader.readline():
+                if line.startswith(b"data:"):
+                    hinted.set()
+        finally:
+            fetching.cancel()
 
     async def _refetch(self, hinted: asyncio.Event) -> None:
         while True:
@@ -169,6 +172,7 @@ async def read(port: int, many: int) -> None:
     await asyncio.to_thread(sys.stdin.readline)
     for task in following:
         task.cancel()
+    await asyncio.gather(*following, return_exceptions=True)
     print(sum(reader.fetched for reader in readers))
 
 

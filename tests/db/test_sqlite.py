@@ -184,18 +184,23 @@ async def test_a_closed_store_says_so(db):
 
 
 async def test_nothing_is_left_running_after_close(tmp_path):
-    before = threading.active_count()
+    before = set(threading.enumerate())
     store = await pgqrs.connect(f"sqlite:///{tmp_path / 'x.db'}")
     await store.create_queue("tasks")
     consumer = await store.consumer("tasks")
     await consumer.dequeue(wait_seconds=0.01)
     await pgqrs.admin(store).queue_metrics("tasks")
-    assert threading.active_count() > before
+    assert of_stores(before)
 
     await store.close()
 
-    # The pools for asyncio's and for users' code may have grown, and stay: count the store's.
-    assert not [t.name for t in threading.enumerate() if t.name.startswith("pgqrs-") and "code" not in t.name]
+    assert of_stores(before) == []
+
+
+def of_stores(before):
+    """Threads that were not there before; the pools for asyncio's and for users' code may have grown, and stay."""
+    new = set(threading.enumerate()) - before
+    return [thread.name for thread in new if thread.name.startswith("pgqrs-") and "code" not in thread.name]
 
 
 @pytest.mark.row("B2.17")
@@ -279,6 +284,7 @@ async def test_a_file_that_was_removed_takes_no_more_messages(tmp_path):
 
 
 async def test_a_close_that_is_cancelled_still_ends_the_threads(tmp_path):
+    before = set(threading.enumerate())
     store = await pgqrs.connect(f"sqlite:///{tmp_path / 'x.db'}")
     await store.create_queue("tasks")
     closing = asyncio.create_task(store.database.close())
@@ -288,4 +294,4 @@ async def test_a_close_that_is_cancelled_still_ends_the_threads(tmp_path):
 
     await store.close()
 
-    assert not [t.name for t in threading.enumerate() if t.name.startswith("pgqrs-") and "code" not in t.name]
+    assert of_stores(before) == []

@@ -63,6 +63,10 @@ class Holder:
                 leases.sort(key=lambda lease: -lease.priority)
             return leases
 
+    async def settle(self, done: Sequence[Fence], *, keep: bool) -> None:
+        """Archives (or deletes) what is done, while a lease may be under way."""
+        await self._turn(0, 0.0, [], done=done, keep=keep)
+
     async def _turn(
         self,
         batch: int,

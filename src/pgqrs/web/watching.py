@@ -27,7 +27,7 @@ REST_PER_LOOK = 40
 # However many pages follow, making them takes at most a twentieth of the time.
 REST_PER_PAGE = 20
 # But so often they are told in any case.
-MOST_REST_SECONDS = 5.0
+MOST_REST_SECONDS = 15.0
 SECONDS_AFTER_FAILURE = 5.0
 # On PostgreSQL an event with a lower number may be committed after one with a higher: looked for so long.
 LATE_SECONDS = 5.0

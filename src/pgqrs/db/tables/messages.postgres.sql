@@ -29,13 +29,18 @@ picked as materialized (
     from levels
     cross join lateral (
         select due.*
-        -- In the order given: where that changes from lease to lease, no queue waits for ever behind another.
+        -- In the order given: where that changes from lease to lease, no queue waits for ever behind another. (offset 0:
+        -- joined as equals, a planner that knows how few queues there are would read them by their ids.)
         from {rows queues: queue_id id, lease_seconds seconds, most int}
-        cross join pgqrs_queues as q
+        cross join lateral (
+            select 1 from pgqrs_queues as q
+            where q.queue_id = queues.queue_id and q.paused_at is null
+            offset 0
+        ) as working
         cross join lateral (
             select m.ctid as place, m.queue_id, m.visible_after as due_at, m.message_id, m.leased_by
             from pgqrs_messages as m
-            where m.queue_id = q.queue_id
+            where m.queue_id = queues.queue_id
               and m.priority = levels.priority
               and m.attempts < m.max_attempts
               and m.visible_after <= {now}
@@ -43,7 +48,6 @@ picked as materialized (
             limit least(:batch::bigint, queues.most)
             {skip_locked}
         ) as due
-        where q.queue_id = queues.queue_id and q.paused_at is null
         -- Kept whole: flattened, the planner may put the queues outside and the priorities inside.
         offset 0
     ) as ready
