@@ -475,3 +475,34 @@ def test_plain_programs_have_it_too(config):
             assert consumer.process(lambda message: seen.append(message.payload), until_idle=True) == 3
 
     assert sorted(seen) == [1, 2, 3]
+
+
+@pytest.mark.backends("postgres")
+@pytest.mark.parametrize("name", ["archive_messages", "settle_and_lease_in_bands"])
+async def test_of_two_round_trips_side_by_side_either_may_fail(producer, consumer, metrics, monkeypatch, name):
+    """Much is archived beside the next lease: what one of them could not do is done later, by this one or the next."""
+    monkeypatch.setattr(handling, "MOST_AHEAD", 50)
+    await producer.enqueue_many(range(1_000))
+    handled = []
+
+    async def handler(message):
+        handled.append(message.payload)
+
+    asked = []
+
+    def fail_the_second(point):
+        asked.append(point)
+        if asked.count(("sql", name)) == 2 and point == ("sql", name):
+            raise pgqrs.PgqrsError("not now")
+
+    process = partial(consumer.process, handler, concurrency=200, until_idle=True)
+    with faults.injected(fail_the_second), pytest.raises(pgqrs.PgqrsError, match="not now"):
+        await process()
+    assert ("sql", "archive_messages") in asked
+    before = await metrics()
+    assert before.archived == len(handled) < 1_000
+    assert before.leased == 0
+    await process()
+
+    assert (await metrics()).archived == 1_000
+    assert sorted(handled) == list(range(1_000))
