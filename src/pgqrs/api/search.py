@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Counting stops here: nobody needs to know whether it is 800,000 or 900,000, and finding out takes that long.
 MOST_COUNTED = 10_000
 # Failures that are grouped at once.
-MOST_FAILURES = 10_000
+MOST_FAILURES = 5_000
 # Runs that a bulk verb looks up at once.
 BULK_BATCH = 500
 # How many ids and reasons a bulk verb tells.
