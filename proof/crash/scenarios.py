@@ -210,9 +210,23 @@ class Pausing(Scenario):
         flow, store = pgqrs.workflow("pausing"), self.world.store
         await self.world.once("pause", lambda: flow.pause(run_id, store))
         await self.world.once("begin", lambda: flow.resume(run_id, store))
-        await self.world.work_until_at_rest("pausing", run_id)
+        await self._rest(run_id)
         await self.world.once("approve", lambda: flow.resume(run_id, store, step="pause", data=7))
+        await self._rest(run_id)
         await self.world.work_until_ended("pausing", run_id)
+
+    async def _rest(self, run_id):
+        """Until it waits for the approval, or has ended.
+
+        A pause that was stalled may come late: nothing fences a person's word, and somebody takes it back.
+        """
+        while True:
+            await self.world.work_until_at_rest("pausing", run_id)
+            with self.world.unseen():
+                run = await self.world.run("pausing", run_id)
+            if run.status is not pgqrs.RunStatus.PAUSED or run.waiting_for == "approval":
+                return
+            await pgqrs.workflow("pausing").resume(run_id, self.world.store)
 
 
 class Cancelled(Scenario):
