@@ -437,6 +437,33 @@ async def test_a_stopped_dispatcher_finishes_what_is_under_way(store, admin):
     assert (await admin.counts()).published == 1
 
 
+async def test_a_dispatcher_that_is_stopped_while_it_looks_claims_nothing_more(store, admin):
+    await emitted(store, runs=1, each=3)
+    go_on, recorded, looks = asyncio.Event(), asyncio.Event(), []
+
+    async def publish(event):
+        await go_on.wait()
+
+    async def stop_at_the_second_look(point):
+        if point == ("after", "outbox.published"):
+            recorded.set()
+        if point != ("before", "outbox.look"):
+            return
+        looks.append(point)
+        if len(looks) == 2:
+            dispatcher.stop()
+            go_on.set()
+            # Now the next one is at the head of its run.
+            await recorded.wait()
+
+    dispatcher = pgqrs.dispatcher(store).to(publish)
+    with faults.injected(stop_at_the_second_look):
+        await asyncio.wait_for(dispatcher.run_forever(), 20)
+
+    assert len(looks) == 2
+    assert (await admin.counts()).published == 1
+
+
 async def test_a_cancelled_dispatcher_gives_back_what_it_holds(store, receiver, admin):
     await emitted(store, runs=3, each=1)
     begun, all_begun = [], asyncio.Event()

@@ -80,7 +80,7 @@ class Dispatcher:
         made = await self._made()
         db = self._store.database
         loop = self._loop = Loop(f"dispatcher {self.name}", made.turn, hints=db.hints, topics=[hints.OUTBOX])
-        made.on_room = loop.wake
+        made.on_room, made.may_claim = loop.wake, lambda: not self._stopping
         if self._stopping:
             loop.stop()
         running = asyncio.get_running_loop()

@@ -58,6 +58,7 @@ class Dispatcher:
         self.source = source_of(config)
         # Called when there may be room for another: the loop's bell.
         self.on_room: Callable[[], None] = lambda: None
+        self.may_claim: Callable[[], bool] = lambda: True
         self._db = db
         self._poll_seconds = config.poll_interval_seconds
         self._routes = tuple(routes)
@@ -121,6 +122,9 @@ class Dispatcher:
             return 0, False
         window = max(_WINDOW, 4 * self._concurrency)
         seen = await outbox.look(self._db, most=window)
+        if not self.may_claim():
+            # Told to stop while it looked: what has become due since then is for others.
+            return 0, False
         chosen = self._choose(seen, free)
         in_the_way = len(seen) == window and len(chosen) < free
         if in_the_way:
