@@ -444,17 +444,17 @@ async def test_a_dispatcher_that_is_stopped_while_it_looks_claims_nothing_more(s
     async def publish(event):
         await go_on.wait()
 
-    async def stop_at_the_second_look(point):
+    def stop_at_the_second_look(point):
         if point == ("after", "outbox.published"):
             recorded.set()
-        if point != ("before", "outbox.look"):
-            return
-        looks.append(point)
-        if len(looks) == 2:
-            dispatcher.stop()
-            go_on.set()
-            # Now the next one is at the head of its run.
-            await recorded.wait()
+        if point == ("before", "outbox.look"):
+            looks.append(point)
+            if len(looks) == 2:
+                dispatcher.stop()
+                go_on.set()
+                # Then the next one is at the head of its run.
+                return recorded.wait()
+        return None
 
     dispatcher = pgqrs.dispatcher(store).to(publish)
     with faults.injected(stop_at_the_second_look):
