@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 import pgqrs
+from pgqrs.db import claims
 from pgqrs.db.tables import workers
 from pgqrs.engine import heartbeat
 
@@ -59,6 +60,28 @@ async def test_a_worker_that_is_told_to_stop_finishes_what_it_has_and_takes_noth
     assert told.leased == 1
     assert (await flow.get_run(first, live_store)).status == "SUCCESS"
     assert (await flow.get_run(second, live_store)).status == "PENDING"
+
+
+async def test_what_a_lease_brings_after_the_stop_is_handed_back(live_store, started, monkeypatch):
+    asked, answer, begun = asyncio.Event(), asyncio.Event(), []
+    claim = claims.claim
+
+    async def slow(*args, **named):
+        asked.set()
+        await answer.wait()
+        return await claim(*args, **named)
+
+    monkeypatch.setattr(claims, "claim", slow)
+    worker, task = await started(lambda ctx, n: begun.append(n))
+    await asyncio.wait_for(asked.wait(), 60)
+
+    run_id = await flow.trigger(1).execute(live_store)
+    worker.stop()
+    answer.set()
+    await asyncio.wait_for(task, 60)
+
+    run = await flow.get_run(run_id, live_store)
+    assert (run.status, begun) == ("PENDING", [])
 
 
 async def test_a_worker_whose_row_retention_took_goes_on(live_store, started):

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 # Counting stops here: nobody needs to know whether it is 800,000 or 900,000, and finding out takes that long.
 MOST_COUNTED = 10_000
-# Failures that are grouped at once: the newest, where there are more.
-MOST_FAILURES = 5_000
+# Failures that are grouped at once.
+MOST_FAILURES = 10_000
 # Runs that a bulk verb looks up at once.
 BULK_BATCH = 500
 # How many ids and reasons a bulk verb tells.

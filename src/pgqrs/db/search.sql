@@ -234,16 +234,14 @@ from (
 group by 1, 2, 3;
 
 -- name: newest_failures
--- The same for the newest, where the window holds more than can be grouped at once. (What failed says why: by that index
--- only failures are walked.)
+-- The same for the newest, where the window holds more than can be grouped at once.
 select workflow_id, error_signature, round(since / :width - 0.499999), count(*), min(completed_at) as first_at,
     max(completed_at) as last_at, max(run_id)
 from (
     select r.workflow_id, r.error_signature, r.completed_at, r.run_id,
         {seconds r.completed_at since cast(:ended_from as {time})} as since
     from pgqrs_workflow_runs as r
-    where r.last_error is not null and r.run_id < :before and r.status = 'ERROR' and r.completed_at >= :ended_from
-      and r.deleted_at is null
+    where r.status = 'ERROR' and r.run_id < :before and r.completed_at >= :ended_from and r.deleted_at is null
     order by r.run_id desc
     limit :most
 ) as failed

@@ -97,6 +97,8 @@ class WorkerLoop:
     def stop(self) -> None:
         """No more leases; `run` returns when what is running is done, or the grace time is over. Idempotent."""
         self._stopping.set()
+        # What a lease that is under way still brings is handed back, not begun.
+        self._slots.open = False
         if not self._told_to_stop.done():
             self._told_to_stop.set_result(None)
         self._freed.set()

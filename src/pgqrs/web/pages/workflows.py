@@ -31,7 +31,7 @@ from pgqrs.web.routing import Asked, Endpoint
 
 PAGE = 100
 # Percentiles are of so many of the newest runs; the grid shows the newest of those.
-_SAMPLED, _COLUMNS = 100, 50
+_SAMPLED, _COLUMNS = 200, 50
 _SHOWN_STEPS = 40
 _WINDOW = timedelta(hours=24)
 # Of the steps that share a name, the one that says most about the run.
