@@ -26,7 +26,7 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pgqrs
 from pgqrs import faults
@@ -87,6 +87,40 @@ class Injected(Exception):
     """Says in a message that it was we."""
 
 
+class _WriterAtRest:
+    """Between two transactions of the thread that writes the file, whichever thread it is that asks."""
+
+    def __init__(self, store: pgqrs.Store) -> None:
+        self._lock = threading.Lock()
+        driver: Any = store.database
+        commit = driver._commit_together
+
+        def commit_unless_stopped(*given: Any) -> bool:
+            with self._lock:
+                stop: bool = commit(*given)
+                return stop
+
+        driver._commit_together = commit_unless_stopped
+
+    def acquire(self) -> bool:
+        return self._lock.acquire(blocking=False)
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+class _PoolAtRest:
+    def __init__(self, store: pgqrs.Store) -> None:
+        self._store = store
+
+    def acquire(self) -> bool:
+        pool = cast(Any, self._store.database)._pool
+        return bool(len(pool._idle) == pool._count)
+
+    def release(self) -> None:
+        """It was never kept."""
+
+
 class Striker:
     """Counts the points that a process reaches, and strikes at the one that it was told."""
 
@@ -100,6 +134,7 @@ class Striker:
         self.struck = False
         self._at = Point("before", "")
         self.program: asyncio.Task[None] | None = None
+        self._quiet = _PoolAtRest(world.store) if _is_postgres(world) else _WriterAtRest(world.store)
 
     @property
     def between(self) -> int:
@@ -140,9 +175,10 @@ class Striker:
 
     async def _stop(self) -> None:
         """Where no transaction of this process keeps the others out: those end first."""
-        while not _is_quiet(self._world.store):
+        while not self._quiet.acquire():
             await asyncio.sleep(0.001)
         os.kill(os.getpid(), signal.SIGSTOP)
+        self._quiet.release()
 
     def _cancel(self) -> Awaitable[None]:
         assert self.program is not None
@@ -150,7 +186,7 @@ class Striker:
         return asyncio.sleep(0)
 
     def _disconnect(self) -> None:
-        if self._world.store.config.backend != "postgres":
+        if not _is_postgres(self._world):
             faults.connection.get().execute("rollback")
             raise _refusal(self._world.store.config.backend)
         used = faults.connection.get()
@@ -170,6 +206,10 @@ def _is_between_calls() -> bool:
     return not faults.call_under_way()
 
 
+def _is_postgres(world: World) -> bool:
+    return world.store.config.backend == "postgres"
+
+
 def _refusal(backend: str) -> Exception:
     if backend == "postgres":
         import asyncpg
@@ -180,21 +220,6 @@ def _refusal(backend: str) -> Exception:
 
         return turso.OperationalError("injected: disk I/O error")
     return sqlite3.OperationalError("injected: disk I/O error")
-
-
-def _is_quiet(store: pgqrs.Store) -> bool:
-    db: Any = store.database
-    if store.config.backend == "postgres":
-        return len(db._pool._idle) == db._pool._count
-    other = sqlite3.connect(store.config.path, timeout=0, isolation_level=None)
-    try:
-        other.execute("begin immediate")
-    except sqlite3.OperationalError:
-        return False
-    finally:
-        # Nothing of this process runs between this and the stop: neither loop nor, without work from it, writer.
-        other.close()
-    return True
 
 
 def _terminate(dsn: str, pids: list[int]) -> None:
