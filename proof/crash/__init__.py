@@ -153,7 +153,7 @@ def _tell(
         return
     many = order.full or WANTED["points"] <= MOST
     least = WANTED[what] if many and not os.environ.get("CASE") else 1
-    some = f", of {of:,} that there are" if asked < of else ""
+    some = f", of {of:,} that there are" if asked < of and not os.environ.get("CASE") else ""
     missed = f", {tally.missed} not reached" if tally.missed else ""
     yield Row(
         number=1,

@@ -52,6 +52,11 @@ class WorkerInfo:
     leased: int
     info: dict[str, Any]
 
+    @property
+    def can_be_told_to_stop(self) -> bool:
+        """A consumer of a plain queue is a part of somebody's program, which does not ask."""
+        return self.info.get("handlers") is not None
+
 
 class MessageState(StrEnum):
     """What a live message is doing. They are told apart by its times and counts: nothing is stored."""

@@ -187,7 +187,7 @@ class Admin(SearchVerbs, MetricsVerbs):
         queue: that is a part of somebody's program, which does not ask.
         """
         found = await self.worker(worker_id)
-        if found.info.get("handlers") is None:
+        if not found.can_be_told_to_stop:
             raise InvalidTransition(
                 f"worker {worker_id} is a consumer of queue {found.queue!r}; its program has to close it"
             )

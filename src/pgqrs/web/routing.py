@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -129,10 +130,8 @@ def routes_of(endpoints: Iterable[Endpoint], store: Store, access: Access, show:
         async def answer(request: Request) -> Response:
             endpoint = methods["GET" if request.method == "HEAD" else request.method]
             try:
-                if endpoint.page:
-                    with request.app.state.watcher.pages.making():
-                        return await _answer(endpoint, request, store, access)
-                return await _answer(endpoint, request, store, access)
+                with request.app.state.watcher.pages.making() if endpoint.page else nullcontext():
+                    return await _answer(endpoint, request, store, access)
             except ClientDisconnect:
                 return Response(status_code=499)
             except Exception as error:  # noqa: BLE001 - the one place where any error becomes an answer

@@ -42,6 +42,7 @@ async def show(asked: Asked) -> Response:
     db = await asked.store.ready()
     queue = await _queue(asked)
     [depth] = await metrics.depths(db, [queue])
+    dead_after = parameter(asked, "dead")
     return await render(
         asked,
         "queue.html",
@@ -50,10 +51,8 @@ async def show(asked: Asked) -> Response:
         depth=depth,
         is_workflow=await _is_workflow(asked, queue.name),
         messages=await glimpses.next_messages(db, queue.queue_id, limit=SHOWN_MESSAGES, cut=SHOWN_TEXT),
-        dead=await dead_letters(
-            asked.store, queue.name, limit=SHOWN_MESSAGES, cursor=parameter(asked, "dead") or None
-        ),
-        is_first=not parameter(asked, "dead"),
+        dead=await dead_letters(asked.store, queue.name, limit=SHOWN_MESSAGES, cursor=dead_after or None),
+        is_first=not dead_after,
         shown=SHOWN_MESSAGES,
         deeds=_DEEDS,
     )

@@ -30,8 +30,7 @@ class Listed:
 
     @property
     def can_be_stopped(self) -> bool:
-        """A consumer of a plain queue is a part of somebody's program, which does not ask."""
-        return self.state == "ready" and self.worker.info.get("handlers") is not None
+        return self.state == "ready" and self.worker.can_be_told_to_stop
 
 
 async def show(asked: Asked) -> Response:
