@@ -298,7 +298,8 @@ def server(monkeypatch):
 async def test_a_server_that_is_well_is_well(store, server):
     report = await pgqrs.admin(store).doctor()
 
-    assert report.level == "ok", str(report)
+    # Behind a pooler nobody hears hints, and it says so.
+    assert report.level == ("warn" if store.database.pooled else "ok"), str(report)
 
 
 @pytest.mark.backends("postgres")

@@ -87,7 +87,7 @@ def _rows(cursor):
 
 async def on_the_server(config):
     """The same, as PostgreSQL gives it to a stranger, with times as SQLite has them."""
-    connection = await asyncpg.connect(config.dsn)
+    connection = await asyncpg.connect(config.dsn, statement_cache_size=0)
     try:
         found = {}
         for table in COPIED:

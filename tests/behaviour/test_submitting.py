@@ -264,7 +264,7 @@ async def test_a_key_counts_in_a_transaction_of_the_callers(store, flow, config)
 async def test_pgqrs_trigger_knows_keys_attributes_and_history(store, flow, config):
     import asyncpg
 
-    connection = await asyncpg.connect(config.dsn)
+    connection = await asyncpg.connect(config.dsn, statement_cache_size=0)
     sql = f'select "{config.schema}".pgqrs_trigger($1, $2, $3)'
     try:
         options = '{"idempotency_key": "k", "attributes": {"customer": "c42", "n": 7, "deep": {"x": 1}}}'
