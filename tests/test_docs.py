@@ -42,11 +42,15 @@ def blocks():
             yield pytest.param(code, dict(files), id=f"{document.relative_to(ROOT)}:{number}")
 
 
+# Plugins that only we have: loading them takes longer than all the rest of a small pytest.
+NOT_THEIRS = ("-p no:schemathesis", "-p no:hypothesispytest")
+
+
 def environment(**more):
     """Of somebody who has just installed pgqrs, and set nothing."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PGQRS_")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
-    return {**kept, "PATH": path, "PYTHONDONTWRITEBYTECODE": "1", **more}
+    return {**kept, "PATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": " ".join(NOT_THEIRS), **more}
 
 
 @pytest.mark.parametrize(("code", "files"), list(blocks()))
@@ -121,7 +125,7 @@ def test_the_tutorial_can_be_followed_from_its_first_page_to_its_last(tmp_path, 
             said.append((page, command, printed))
     (tmp_path / "typed.sh").write_text("\n".join(script))
     with subprocess.Popen(
-        ["bash", "typed.sh"], cwd=tmp_path, env=environment(PYTEST_ADDOPTS="-p no:asyncio"), start_new_session=True,
+        ["bash", "typed.sh"], cwd=tmp_path, env=environment(PYTEST_ADDOPTS=" ".join([*NOT_THEIRS, "-p no:asyncio"])), start_new_session=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
     ) as shell:  # fmt: skip
         try:

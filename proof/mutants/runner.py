@@ -72,7 +72,8 @@ def run(copy: Path, tests: list[str], *, on: str, postgres: str, first: bool) ->
         witness.SEEN: str(report),
         witness.FIRST: "yes" if first else "",
     }
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "proof.mutants.witness", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "proof.mutants.witness", "-p", "no:schemathesis"]
+    command += ["-p", "no:cacheprovider"]
     command += [f"--timeout={_TEST_SECONDS}", "--tb=short", *tests]
     output = copy / "output.txt"
     with output.open("wb") as file:
