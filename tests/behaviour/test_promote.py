@@ -4,6 +4,7 @@ import asyncio
 import os
 import secrets
 import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import asyncpg
@@ -76,7 +77,7 @@ async def execute(store, handler, *, name="flow"):
 
 def in_the_file(config):
     """Every row of every table, as SQLite itself reads it."""
-    with sqlite3.connect(f"file:{config.path}?mode=ro", uri=True) as connection:
+    with closing(sqlite3.connect(f"file:{config.path}?mode=ro", uri=True)) as connection:
         return {table: _rows(connection.execute(f"select * from {table}")) for table in COPIED}
 
 
