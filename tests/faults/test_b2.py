@@ -278,8 +278,9 @@ def cancelled_at(work, suspension):
         except StopIteration:
             return count <= suspension
         if count == suspension:
-            # As a task does it: what is waited for is cancelled, too.
+            # As a task does it: what is waited for is cancelled, and whoever waits hears of it a turn of the loop later.
             future.cancel()
+            yield
             step, given = work.throw, asyncio.CancelledError()
             continue
         yield future

@@ -5,6 +5,7 @@ One whose tables, indexes, functions or statistics a test has changed is dropped
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 
@@ -78,5 +79,6 @@ class Schemas:
         # Not one that another process has: a test may have forked.
         if self._connection is None or self._connection.closed or self._process != os.getpid():
             self._connection = psycopg.connect(self._dsn, autocommit=True, prepare_threshold=None)
+            atexit.register(self._connection.close)
             self._process = os.getpid()
         return self._connection
