@@ -6,7 +6,7 @@ import pytest
 
 import pgqrs
 from pgqrs.testing import DoesNotSurvive, crash_everywhere
-from testing.orders import approve, order, purchase
+from testing.orders import approve, basket, order, purchase
 
 
 def test_every_boundary_of_a_workflow_is_found_and_survived():
@@ -35,6 +35,21 @@ def test_other_databases_take_part(backend, config):
     report = crash_everywhere(purchase, "A1", dsn=config.dsn, only="kill before settling.commit#1")
 
     assert [(trial.verdict, trial.repeated) for trial in report.trials] == [("survived", ("charge",))]
+
+
+@pytest.mark.backends("postgres")
+@pytest.mark.parametrize(
+    ("workflow", "given", "drive", "inside"),
+    [
+        (order, "A1", approve, "stall before runs.recorded_steps#1"),
+        (basket, ["A1", "A2"], None, "kill after triggering.trigger#1"),
+    ],
+)
+def test_no_boundary_is_inside_a_transaction(backend, config, workflow, given, drive, inside):
+    """Nothing is durable there; and whoever is stopped there keeps its locks, so that nobody can take over."""
+    report = crash_everywhere(workflow, given, drive=drive, dsn=config.dsn, modes=["kill", "stall"], only=inside)
+
+    assert [trial.verdict for trial in report.trials] == ["missed"]
 
 
 async def test_a_workflow_that_gives_another_result_after_a_crash_is_caught():

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from pgqrs import faults
 from pgqrs.errors import ConfigError, ConnectionFailed
 from pgqrs.faults import Point
 
@@ -99,6 +100,9 @@ class Fate:
         with self._lock:
             if self.is_dead:
                 raise ConnectionFailed("the worker was killed: it writes nothing any more")
+            if faults.call_under_way():
+                # A part of a transaction: nothing is durable there, and whoever is stopped there still has its locks.
+                return None
             if not self.is_struck and point.name not in _QUESTIONS:
                 self._pass(point)
             return self._hang() if self.is_struck else None
