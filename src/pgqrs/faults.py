@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 Phase = Literal["before", "after", "sql", "commit", "reply"]
 
@@ -31,6 +31,16 @@ class Point(NamedTuple):
 
 # An action may raise, end the process or block its thread; before and after, it may return something to await.
 Action = Callable[[Point], Awaitable[None] | None]
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """An action that also wants to know when store calls are being carried out; told in the task that makes them."""
+
+    def began(self) -> None: ...
+
+    def ended(self) -> None: ...
+
 
 armed = False
 _actions: list[Action] = []
@@ -78,11 +88,17 @@ def at(phase: Phase, name: str, do: Callable[[], Awaitable[None] | None], *, tim
 @contextmanager
 def under_way(name: str) -> Iterator[None]:
     """While the block runs, this store call is what is being done."""
+    everybody: list[object] = [] if _call.get() else [*_actions]
+    watchers = [each for each in everybody if isinstance(each, Watcher)]
     token = _call.set(name)
+    for watcher in watchers:
+        watcher.began()
     try:
         yield
     finally:
         _call.reset(token)
+        for watcher in watchers:
+            watcher.ended()
 
 
 def call_under_way() -> str:

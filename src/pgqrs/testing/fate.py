@@ -7,7 +7,7 @@ import contextvars
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Literal, NamedTuple
 
 from pgqrs import faults
@@ -86,9 +86,24 @@ class Fate:
         self.is_looking_away: Callable[[], bool] = bool
         self._strike = strike
         self._hanging: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._in_flight = 0
+        # Whoever stands still does nothing more, but its database carries out what it was asked: so that comes first.
+        self.at_rest = asyncio.Event()
+        self.at_rest.set()
         self._lock = threading.Lock()
 
-    def __call__(self, point: Point) -> asyncio.Future[None] | None:
+    def began(self) -> None:
+        if current_fate.get() is self:
+            self._in_flight += 1
+            self.at_rest.clear()
+
+    def ended(self) -> None:
+        if current_fate.get() is self:
+            self._in_flight -= 1
+            if not self._in_flight:
+                self.at_rest.set()
+
+    def __call__(self, point: Point) -> Awaitable[None] | None:
         if point.phase == "sql":
             return None
         if point.name in _HEARTBEAT:
@@ -103,22 +118,24 @@ class Fate:
             if faults.call_under_way():
                 # A part of a transaction: nothing is durable there, and whoever is stopped there still has its locks.
                 return None
-            if not self.is_struck and point.name not in _QUESTIONS:
-                self._pass(point)
+            if not self.is_struck and point.name not in _QUESTIONS and self._is_the_one(point):
+                self.is_struck = True
+                if self._strike is not None:
+                    return self._struck_for_real(self._strike)
+                self.struck.set()
             return self._hang() if self.is_struck else None
 
-    def _pass(self, point: Point) -> None:
+    def _is_the_one(self, point: Point) -> bool:
         self.counts[point] += 1
         boundary = Boundary(point.phase, point.name, self.counts[point])
         self.seen.append(boundary)
-        if boundary != self.at:
-            return
-        if self._strike is not None:
-            # Of the real kind: what comes back from it was only stopped.
-            self._strike()
-            return
-        self.is_struck = True
-        self.struck.set()
+        return boundary == self.at
+
+    async def _struck_for_real(self, strike: Callable[[], None]) -> None:
+        await self.at_rest.wait()
+        strike()
+        # What comes back from it was only stopped.
+        self.wake()
 
     def _hang(self) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()

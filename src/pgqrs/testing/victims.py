@@ -130,6 +130,7 @@ class InProcess:
         if self._mode == "kill":
             await killed()
         else:
+            await fate.at_rest.wait()
             self._asleep = woken
         return True
 
