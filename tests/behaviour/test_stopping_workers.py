@@ -84,6 +84,49 @@ async def test_what_a_lease_brings_after_the_stop_is_handed_back(live_store, sta
     assert (run.status, begun) == ("PENDING", [])
 
 
+async def test_one_that_runs_until_idle_stops_too(live_store):
+    await live_store.create_workflow("flow")
+    run_ids = await flow.trigger_many([1, 2, 3]).execute(live_store)
+
+    async def handler(ctx, n):
+        worker.stop()
+
+    worker = await pgqrs.consumer("w", 0, "flow").handler(handler).concurrency(1).create(live_store)
+    await asyncio.wait_for(worker.run_until_idle(), 60)
+    await worker.close()
+
+    statuses = [(await flow.get_run(run_id, live_store)).status for run_id in run_ids]
+    assert statuses == ["SUCCESS", "PENDING", "PENDING"]
+
+
+async def test_what_the_last_run_has_triggered_is_done_before_it_is_idle(live_store, monkeypatch):
+    await live_store.create_workflow("flow")
+    await flow.trigger_many([1, 2]).execute(live_store)
+    asked, triggered = asyncio.Event(), []
+    claim = claims.claim
+
+    async def late(*args, **named):
+        """Nothing there, it says, when all that was at work has ended."""
+        found = await claim(*args, **named)
+        if not found:
+            asked.set()
+            while not worker._loop._slots.is_empty:
+                await asyncio.sleep(0.001)
+        return found
+
+    async def handler(ctx, n):
+        if n == 2:
+            await asked.wait()
+            triggered.append(await flow.trigger(3).execute(live_store))
+
+    monkeypatch.setattr(claims, "claim", late)
+    worker = await pgqrs.consumer("w", 0, "flow").handler(handler).create(live_store)
+    await asyncio.wait_for(worker.run_until_idle(), 60)
+    await worker.close()
+
+    assert (await flow.get_run(triggered[0], live_store)).status == "SUCCESS"
+
+
 async def test_a_worker_whose_row_retention_took_goes_on(live_store, started):
     from pgqrs.db.queries import Query
 

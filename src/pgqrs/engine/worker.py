@@ -189,24 +189,27 @@ class WorkerLoop:
         return _REFRESH_SECONDS
 
     async def run_until_idle(self) -> None:
-        """Everything that is due now, and what comes of it; for tests and scripts."""
+        """Everything that is due now, and what comes of it, unless it is stopped; for tests and scripts."""
         self._db.hints.watchers.append(self._heartbeat.heard)
         try:
-            while True:
+            while not self._stopping.is_set():
                 self._freed.clear()
-                if self._slots.is_empty:
+                # Asked before the lease: what ends while it is under way may have made something due behind its back.
+                was_idle = self._slots.is_empty
+                if was_idle:
                     await self.service.refresh()
                     await self._end_lost()
                     if self._config.maintenance:
                         await self._scheduler.fire_due()
                 # While a workflow at its limit was left out of a lease its runs may have ended: ask once more.
                 asked_all = len(self._sources()) == len(self.service.queue_ids)
-                if not await self._lease() and self._slots.is_empty and asked_all:
+                if not await self._lease() and was_idle and asked_all:
                     return
                 if self._slots.running:
                     # What runs may have triggered more: nobody tells us here.
                     self._slots.more_is_likely = True
                     await self._freed.wait()
+            await self._drain(self._grace_seconds)
         finally:
             self._db.hints.watchers.remove(self._heartbeat.heard)
 
