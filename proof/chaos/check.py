@@ -179,5 +179,7 @@ def _effects(findings: Findings, lines: Sequence[Line], faults: Sequence[Fault],
 
 
 def overlapping(faults: Iterable[Fault], times: Sequence[Line], aftermath: float) -> list[Fault]:
-    pids = {line.pid for line in times[:-1]}
+    """Those that hit the ones who lost their lease. One that was stopped may do it last."""
+    *lost, _ = sorted(times, key=lambda line: int(line.words[-1]))
+    pids = {line.pid for line in lost}
     return [fault for fault in faults if fault.hit(pids, times[0].at, times[-1].at, aftermath=aftermath)]

@@ -6,7 +6,7 @@ ending     RUN TOKEN            the handler has returned
 acked      RUN WORKFLOW NUMBER  `trigger` has returned
 result     RUN VALUE            somebody waited for the run, and saw this
 enqueued   MESSAGE PAYLOAD      `enqueue` has returned
-handled    MESSAGE PAYLOAD      a message's handler did something
+handled    MESSAGE PAYLOAD TOKEN  a message's handler did something, under this fence
 published  RUN NUMBER EVENT     an event was received
 late       SECONDS              this process was not let run for so long, by nobody's order
 """

@@ -120,7 +120,7 @@ def _saying_when_it_ends(kind: Callable[..., Any], ledger: Ledger) -> Callable[.
 def handling(ledger: Ledger) -> Callable[[pgqrs.Message], Any]:
     async def handle(message: pgqrs.Message) -> None:
         await asyncio.sleep(random.expovariate(1 / 0.05))
-        ledger.note("handled", message.id, message.payload)
+        ledger.note("handled", message.id, message.payload, message.lease_token)
         await _a_moment()
 
     return handle

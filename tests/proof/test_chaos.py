@@ -68,6 +68,15 @@ def test_a_step_may_be_done_again_for_a_fault_that_its_process_felt_and_for_no_o
     assert len(found([*twice, line(1.7, 9, "effect", 5, "one", 3)], [FELT]).unexplained) == 1
 
 
+def test_whoever_was_stopped_in_the_middle_may_do_it_after_the_last_holder():
+    twice = [line(1.2, 8, "effect", 5, "one", 2), line(1.5, 7, "effect", 5, "one", 1)]
+    stopped = Fault("stall", 0.5, 1.5, frozenset({7}))
+    others = Fault("stall", 0.5, 1.5, frozenset({8}))
+
+    assert not found(twice, [stopped]).unexplained
+    assert len(found(twice, [others]).unexplained) == 1
+
+
 def test_what_is_written_under_a_lease_was_done_under_it():
     did = [line(1, 7, "effect", 5, "one", 1), line(1, 7, "ending", 5, 1)]
 
