@@ -1,4 +1,4 @@
-"""Which names queues, workflows, workers and schemas may have."""
+"""Which names queues, workflows, workers, schemas, steps and events may have."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ NAME = r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,254}"
 _NAME = re.compile(NAME, re.ASCII)
 # 41 characters leave room for what PostgreSQL's 63-byte identifiers are built from (channel names).
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,40}", re.ASCII)
+_EVENT_TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,149}", re.ASCII)
 
 
 def checked_name(noun: str, name: object) -> str:
@@ -21,6 +22,23 @@ def checked_name(noun: str, name: object) -> str:
     raise ConfigError(
         f"{noun} name {_shown(name)} is not allowed; use 1 to 255 of the letters a-z and A-Z, digits, "
         "'_', '.', ':' and '-', starting with a letter, a digit or '_'"
+    )
+
+
+def checked_step_name(name: object) -> str:
+    if isinstance(name, str) and 1 <= len(name) <= 200 and name.isprintable() and "@" not in name and "#" not in name:
+        return name
+    raise ConfigError(
+        f"step name {str(name)[:60]!r} is not allowed; use 1 to 200 printable characters without '@' and '#'"
+    )
+
+
+def checked_event_type(name: object) -> str:
+    if isinstance(name, str) and _EVENT_TYPE.fullmatch(name):
+        return name
+    raise ConfigError(
+        f"event type {str(name)[:60]!r} is not allowed; use 1 to 150 of the letters a-z and A-Z, digits, '_', '.' "
+        "and '-', such as order.shipped.v1"
     )
 
 

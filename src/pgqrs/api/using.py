@@ -14,9 +14,8 @@ from pgqrs.db.database import drive
 from pgqrs.db.drivers.foreign import Enlisted, enlist
 from pgqrs.db.tables import messages, queues, workflows
 from pgqrs.engine import observing
-from pgqrs.engine.context import checked_step_name
 from pgqrs.errors import QueueNotFound
-from pgqrs.names import checked_name
+from pgqrs.names import checked_name, checked_step_name
 from pgqrs.serialization import encode
 
 

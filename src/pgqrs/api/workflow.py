@@ -20,11 +20,11 @@ from pgqrs.db import lifecycle
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import OUTBOX
 from pgqrs.db.tables import runs, workflows
-from pgqrs.engine.context import Context, checked_step_name, current_context, in_step
+from pgqrs.engine.context import Context, current_context, in_step
 from pgqrs.engine.plain import SyncContext
 from pgqrs.engine.registry import Handler, WorkflowOptions, is_context, served, types_of
 from pgqrs.errors import ConfigError, RunNotFound
-from pgqrs.names import checked_name
+from pgqrs.names import checked_name, checked_step_name
 from pgqrs.reports import WorkflowMetrics
 from pgqrs.retry import RetryPolicy
 from pgqrs.serialization import encode

@@ -8,7 +8,6 @@ import contextvars
 import functools
 import inspect
 import random
-import re
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
@@ -38,7 +37,7 @@ from pgqrs.errors import (
     SerializationError,
     StepFailed,
 )
-from pgqrs.names import checked_name
+from pgqrs.names import checked_event_type, checked_name, checked_step_name
 from pgqrs.retry import RetryPolicy
 from pgqrs.serialization import decode, encode
 from pgqrs.types import StepStatus
@@ -50,7 +49,6 @@ current_context: contextvars.ContextVar[Any] = contextvars.ContextVar("pgqrs_con
 
 _ONCE = RetryPolicy(max_attempts=1)
 _MOST_INPUT_BYTES = 4096
-_EVENT_TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,149}", re.ASCII)
 
 
 class Context:
@@ -361,23 +359,6 @@ class Context:
 
     def random(self) -> Awaitable[float]:
         return self.step("random", _typed(random.random, float))
-
-
-def checked_step_name(name: object) -> str:
-    if isinstance(name, str) and 1 <= len(name) <= 200 and name.isprintable() and "@" not in name and "#" not in name:
-        return name
-    raise ConfigError(
-        f"step name {str(name)[:60]!r} is not allowed; use 1 to 200 printable characters without '@' and '#'"
-    )
-
-
-def checked_event_type(name: object) -> str:
-    if isinstance(name, str) and _EVENT_TYPE.fullmatch(name):
-        return name
-    raise ConfigError(
-        f"event type {str(name)[:60]!r} is not allowed; use 1 to 150 of the letters a-z and A-Z, digits, '_', '.' "
-        "and '-', such as order.shipped.v1"
-    )
 
 
 async def _nothing() -> None:
