@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -32,6 +33,12 @@ async def _port(process):
     line = await asyncio.wait_for(asyncio.to_thread(process.stdout.readline), 60)
     assert line.startswith("http://127.0.0.1:"), line + process.stderr.read()
     return int(line.rpartition(":")[2])
+
+
+async def _happens(client, event):
+    poll = select.poll()
+    poll.register(client, event)
+    assert await asyncio.to_thread(poll.poll, 60_000)
 
 
 async def _ended(process, seconds=60):
@@ -181,6 +188,46 @@ async def test_headers_that_do_not_come_to_an_end_are_not_waited_for(store, monk
 
     # Whatever was asked before is answered.
     assert answer.count(b"HTTP/1.1 200") == begin.count(b"\r\n\r\n")
+
+
+async def test_who_still_sends_when_the_end_is_said_loses_no_answer(store, monkeypatch):
+    monkeypatch.setattr(serving, "HEADER_SECONDS", 0.2)
+    end = serving._Protocol._end
+
+    def end_with_a_byte_unread(protocol):
+        client.send(b"X")
+        end(protocol)
+
+    monkeypatch.setattr(serving._Protocol, "_end", end_with_a_byte_unread)
+    async with http.server(store) as port:
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await _happens(client, select.POLLIN)
+            client.send(b"GET /healthz HT")
+            await _happens(client, select.POLLRDHUP)
+            answer = client.recv(65536)
+
+            assert (answer.split()[1], client.recv(65536)) == (b"200", b"")
+
+
+async def test_who_does_not_go_after_the_end_is_said_is_put_out(store, monkeypatch):
+    monkeypatch.setattr(serving, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(serving, "LINGER_SECONDS", 0.2)
+    async with http.server(store) as port:
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.send(b"GET /healthz HT")
+            gone = select.poll()
+            gone.register(client, 0)
+
+            def put_out():
+                # Up to a minute; what is sent to a closed socket comes back as a reset.
+                for _ in range(3000):
+                    if gone.poll(20):
+                        return True
+                    client.send(b"X")
+                return False
+
+            assert await asyncio.to_thread(put_out)
 
 
 async def test_a_slow_answer_is_no_slow_request(store, monkeypatch, listen):

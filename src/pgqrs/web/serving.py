@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 PORT = 7890
 # A request whose headers take longer to arrive holds a connection for nothing.
 HEADER_SECONDS = 10.0
+# After the end is said, what the client still sends is read for so long: a socket closed with unread bytes is reset,
+# and a reset takes answers from the client that it has not read yet.
+LINGER_SECONDS = 1.0
 KEEP_ALIVE_SECONDS = 15
 MOST_CONNECTIONS = 500
 MOST_HEADER_BYTES = 16 * 1024
@@ -192,12 +195,15 @@ class _Protocol(H11Protocol):
     """
 
     _late: asyncio.TimerHandle | None = None
+    _ended = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._expect_headers()
 
     def data_received(self, data: bytes) -> None:
+        if self._ended:
+            return
         if self.conn.their_state is h11.IDLE:
             self._expect_headers()
         super().data_received(data)
@@ -210,14 +216,15 @@ class _Protocol(H11Protocol):
 
     def _expect_headers(self) -> None:
         if self._late is None:
-            self._late = asyncio.get_running_loop().call_later(HEADER_SECONDS, self._close)
+            self._late = asyncio.get_running_loop().call_later(HEADER_SECONDS, self._end)
 
     def _forget(self) -> None:
         if self._late is not None:
             self._late.cancel()
             self._late = None
 
-    def _close(self) -> None:
-        self._late = None
-        if self.transport is not None and not self.transport.is_closing():
-            self.transport.close()
+    def _end(self) -> None:
+        if not self.transport.is_closing():
+            self._ended = True
+            self.transport.write_eof()
+            self._late = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.transport.close)
