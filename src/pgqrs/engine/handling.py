@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pgqrs.config import Config
 from pgqrs.db.hints import Subscription
@@ -27,6 +28,7 @@ from pgqrs.errors import ConnectionFailed, PermanentError, PgqrsError
 from pgqrs.retry import Backoff, RetryPolicy
 
 log = logging.getLogger("pgqrs.queue")
+_T = TypeVar("_T")
 
 # So much work is leased ahead of the handler: enough to be busy during a round trip, and little enough that no other
 # consumer idles while messages wait here.
@@ -194,25 +196,29 @@ class Handling:
             self._looking = self._loop.create_task(self._look(bell), name="pgqrs-look")
 
     async def _exchange(self, want: int, done: list[Fence]) -> list[Lease]:
-        """What is done for what is next; what could not be settled is tried again with the next turn."""
+        """What is done for what is next."""
         if not want or len(done) < WORTH_APART or not self._db.dialect.is_postgres:
-            try:
-                return await self._take(want, done)
-            except BaseException:
-                self._done += done
-                raise
+            return await self._or_later(done, self._take(want, done))
         taken, settled = await asyncio.gather(
-            self._take(want, ()), self._holder.settle(done, keep=self._manner.keep), return_exceptions=True
+            self._take(want, ()),
+            self._or_later(done, self._holder.settle(done, keep=self._manner.keep)),
+            return_exceptions=True,
         )
-        if isinstance(settled, BaseException):
-            self._done += done
-            if not isinstance(taken, BaseException):
-                # Ours all the same.
-                self._taken(taken)
-            raise settled
         if isinstance(taken, BaseException):
             raise taken
+        if isinstance(settled, BaseException):
+            # Ours all the same.
+            self._taken(taken)
+            raise settled
         return taken
+
+    async def _or_later(self, done: list[Fence], settling: Awaitable[_T]) -> _T:
+        """What could not be settled is tried again with the next turn."""
+        try:
+            return await settling
+        except BaseException:
+            self._done += done
+            raise
 
     async def _take(self, want: int, done: Sequence[Fence]) -> list[Lease]:
         manner = self._manner
