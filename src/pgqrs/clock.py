@@ -6,6 +6,18 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def microseconds(moment: datetime) -> int:
+    """A time as a number: since 1970, exactly."""
+    return (moment - EPOCH) // _MICROSECOND
+
+
+def from_microseconds(number: int) -> datetime:
+    return EPOCH + number * _MICROSECOND
+
 
 class Clock(Protocol):
     """What is bound as `:now` in every query."""

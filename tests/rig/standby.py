@@ -123,10 +123,11 @@ class Pair:
         """By port, whoever leads."""
         return tuple(sorted((self.primary, self.standby or self._other), key=lambda node: node.port))  # type: ignore[return-value]
 
-    def follow(self, port: int | None = None) -> None:
+    def follow(self, port: int | None = None, *, synchronous: bool = True) -> None:
         """A new standby from a base backup; from the return on no commit is acknowledged that it has not on disk.
 
-        `port` is the way to the primary, if not the straight one.
+        `port` is the way to the primary, if not the straight one. Not `synchronous`, it has what there was so far,
+        and gets the rest when it gets it.
         """
         primary, standby = self.primary, self._other
         shutil.rmtree(standby.data, ignore_errors=True)
@@ -139,12 +140,21 @@ class Pair:
         )
         standby.start()
         self.standby = standby
+        if not synchronous:
+            self.wait_until_received()
+            return
         # The backup has the primary's setting: a standby that is promoted must not wait for one of its own.
         standby.sql("alter system reset synchronous_standby_names")
         standby.sql("select pg_reload_conf()")
         primary.sql("alter system set synchronous_standby_names = '*'")
         primary.sql("select pg_reload_conf()")
         self.wait_until_synchronous()
+
+    def wait_until_received(self) -> None:
+        """Until the standby has applied everything that was written so far."""
+        [[written]] = self.primary.sql("select pg_current_wal_lsn()")
+        asked = f"select count(*) from pg_stat_replication where replay_lsn >= '{written}'"
+        _until(lambda: self.primary.sql(asked) == [(1,)], "the standby to have everything")
 
     def wait_until_synchronous(self) -> None:
         asked = "select count(*) from pg_stat_replication where sync_state = 'sync' and state = 'streaming'"
@@ -158,6 +168,10 @@ class Pair:
         self.primary.kill()
         self.primary.start()
         return time.monotonic()
+
+    def old_primary_returns(self) -> None:
+        """The one that was killed starts again, and knows nothing of another: now there are two."""
+        self._other.start()
 
     def fail_over(self) -> float:
         """`kill -9` of the primary's whole cluster, then the standby is promoted; when that was asked for."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pgqrs.api.arguments import checked_batch
+from pgqrs.clock import from_microseconds, microseconds
 from pgqrs.db import peeking
 from pgqrs.db.peeking import FIRST, Place
 from pgqrs.db.tables import queues
@@ -17,8 +17,6 @@ from pgqrs.types import QueuedMessage
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class MessagePage(list[QueuedMessage]):
@@ -40,7 +38,7 @@ async def peek(store: Store, queue: str, *, limit: int, cursor: str | None) -> M
 
 
 def _to_cursor(last: QueuedMessage) -> str:
-    moment = (last.visible_after - _EPOCH) // timedelta(microseconds=1)
+    moment = microseconds(last.visible_after)
     text = json.dumps([last.is_exhausted, last.priority, moment, last.id])
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
@@ -54,7 +52,7 @@ def _from_cursor(cursor: str) -> Place:
             raise ValueError(cursor)
         if not (abs(priority) <= 2**31 and 0 <= message_id < 2**63):
             raise ValueError(cursor)
-        return Place(exhausted, priority, _EPOCH + timedelta(microseconds=moment), message_id)
+        return Place(exhausted, priority, from_microseconds(moment), message_id)
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         raise ConfigError(
             f"cursor {str(cursor)[:60]!r} is broken; use next_cursor of the page before, or none"

@@ -10,12 +10,13 @@ import re
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from importlib import resources
 from typing import Any
 
 import msgspec
 
+from pgqrs.clock import from_microseconds, microseconds
 from pgqrs.db import arrays
 from pgqrs.db.dialect import Dialect, ParamStyle
 
@@ -47,8 +48,6 @@ _COMMENT = re.compile(r"--[^\n]*")
 _TOKEN = re.compile(r"\{(\w+)(?:\s+([^{}]*))?\}")
 _PARAM = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)(?:\.(\d+)(n?))?")
 _TABLE = re.compile(rf"\b({'|'.join(QUALIFIED)})\b")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _AS_THEY_ARE = frozenset({int, str, float, bytes})
 _encoder = msgspec.json.Encoder()
 
@@ -188,7 +187,7 @@ def to_sqlite(value: Any) -> Any:
     if value is None or type(value) in _AS_THEY_ARE:
         return value
     if isinstance(value, datetime):
-        return (value - _EPOCH) // _MICROSECOND
+        return microseconds(value)
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return _encoder.encode(_without_times(value)).decode()
     return value
@@ -206,11 +205,9 @@ def with_times(columns: Sequence[str], rows: list[Any]) -> list[Any]:
     times = {i for i, column in enumerate(columns) if is_time(column)}
     if not times:
         return rows
-    return [tuple(_from_sqlite_time(v) if i in times else v for i, v in enumerate(row)) for row in rows]
-
-
-def _from_sqlite_time(value: int | None) -> datetime | None:
-    return None if value is None else _EPOCH + value * _MICROSECOND
+    return [
+        tuple(from_microseconds(v) if i in times and v is not None else v for i, v in enumerate(row)) for row in rows
+    ]
 
 
 def changed_rows(tag: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import builtins
 import contextvars
 import functools
 import inspect
@@ -13,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from pgqrs import errors
+from pgqrs.clock import microseconds
 from pgqrs.db import claims
 from pgqrs.db.database import Transaction
 from pgqrs.db.history import Emission
@@ -24,7 +23,7 @@ from pgqrs.engine.branches import Place, current_body, current_branch, outside
 from pgqrs.engine.children import Child, spawn
 from pgqrs.engine.execution import Execution, FailedStep, Wait
 from pgqrs.engine.observing import Tracer
-from pgqrs.engine.outcome import asked_delay, described, message_of, storable
+from pgqrs.engine.outcome import asked_delay, described, error_again, message_of, storable
 from pgqrs.engine.registry import return_type, shape_of
 from pgqrs.engine.runlog import RunLog
 from pgqrs.engine.threads import in_thread
@@ -35,7 +34,6 @@ from pgqrs.errors import (
     PermanentError,
     RunCancelled,
     SerializationError,
-    StepFailed,
 )
 from pgqrs.names import checked_event_type, checked_name, checked_step_name
 from pgqrs.retry import RetryPolicy
@@ -69,8 +67,9 @@ class Context:
 
     @property
     def idempotency_key(self) -> str:
-        """The same in every attempt of this run: for effects outside the database."""
-        return f"run-{self.run_id}"
+        """The same in every attempt of this run, and no other run's anywhere: for effects outside the database."""
+        # Its number alone is given again after a backup is restored, and is another run's in another database.
+        return f"run-{self.run_id}-{microseconds(self._execution.claim.created_at):x}"
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -214,24 +213,12 @@ class Context:
     def _replayed(self, recorded: RecordedStep, place: Place, function: Callable[..., Any]) -> Any:
         if recorded.status is StepStatus.SUCCESS:
             return decode(recorded.output or "null", return_type(function))
-        error = self._error_again(recorded)
+        error = error_again(recorded, self._execution.handler.function)
         record = StepRecord(
             place.step_id, place.ordinal, StepStatus.ERROR, error=recorded.error, attempts=recorded.attempts
         )
         self._execution.failed.append(FailedStep(record, error))
         raise error
-
-    def _error_again(self, recorded: RecordedStep) -> Exception:
-        """The recorded error as the class that the handler's own module knows under that name, else StepFailed."""
-        details = decode(recorded.error or "{}")
-        name, message = details.get("type", "Exception"), details.get("message", "")
-        known = getattr(self._execution.handler.function, "__globals__", {})
-        candidate = known.get(name) or getattr(builtins, name, None) or getattr(errors, name, None)
-        if isinstance(candidate, type) and issubclass(candidate, Exception):
-            error = candidate.__new__(candidate)
-            error.args = (message,)
-            return error
-        return StepFailed(recorded.step_id, kind=name, message=message)
 
     def transaction(self, name: str, work: Callable[[Transaction], Coroutine[Any, Any, Any]]) -> Awaitable[Any]:
         """A step whose effect is in this database: `await work(tx)` and its record commit together, exactly once.

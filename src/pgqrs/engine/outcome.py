@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
 import traceback
+from collections.abc import Callable
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from pgqrs.db.tables.runs import RunRow
+from pgqrs import errors
+from pgqrs.db.tables.runs import RecordedStep, RunRow
 from pgqrs.db.writes import Ending, StepRecord, Yielding
 from pgqrs.errors import (
     ConnectionFailed,
@@ -14,6 +17,7 @@ from pgqrs.errors import (
     PauseError,
     PermanentError,
     SerializationError,
+    StepFailed,
     TransientError,
 )
 from pgqrs.retry import RetryPolicy
@@ -124,3 +128,16 @@ def message_of(error: BaseException) -> str:
 def storable(text: str) -> str:
     """Messages may quote anything; the record takes only what JSON and every database can hold."""
     return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
+def error_again(recorded: RecordedStep, handler: Callable[..., Any]) -> Exception:
+    """A step's recorded error as the class that the handler's own module knows under that name, else StepFailed."""
+    details = decode(recorded.error or "{}")
+    name, message = details.get("type", "Exception"), details.get("message", "")
+    known = getattr(handler, "__globals__", {})
+    candidate = known.get(name) or getattr(builtins, name, None) or getattr(errors, name, None)
+    if isinstance(candidate, type) and issubclass(candidate, Exception):
+        error = candidate.__new__(candidate)
+        error.args = (message,)
+        return error
+    return StepFailed(recorded.step_id, kind=name, message=message)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple, TypeVar
 
 from pgqrs.api.admin import admin
 from pgqrs.api.cursors import from_cursor, to_cursor
 from pgqrs.api.store import Store
+from pgqrs.clock import EPOCH, from_microseconds, microseconds
 from pgqrs.errors import ConfigError
 from pgqrs.types import DeadLetter, OutboxEvent
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 Thing = TypeVar("Thing", DeadLetter, OutboxEvent)
 
 
@@ -42,7 +41,7 @@ async def dead_events(store: Store, *, limit: int, cursor: str | None) -> Listed
         since, event_id = _time_and_id(cursor)
         after = _event(0, event_id, since)
     found = await admin(store).outbox.dead(limit=limit + 1, after=after)
-    return _cut(found, limit, lambda last: _cursor(last.dead_at or _EPOCH, last.event_id))
+    return _cut(found, limit, lambda last: _cursor(last.dead_at or EPOCH, last.event_id))
 
 
 async def unpublished(store: Store, *, limit: int, cursor: str | None) -> Listed:
@@ -50,13 +49,13 @@ async def unpublished(store: Store, *, limit: int, cursor: str | None) -> Listed
     after = None
     if cursor is not None:
         run_id, event_id = from_cursor(cursor, 2)
-        after = _event(run_id, event_id, _EPOCH)
+        after = _event(run_id, event_id, EPOCH)
     found = await admin(store).outbox.unpublished(limit=limit + 1, after=after)
     return _cut(found, limit, lambda last: to_cursor(last.run_id, last.event_id))
 
 
 def _event(run_id: int, event_id: int, dead_at: datetime) -> OutboxEvent:
-    return OutboxEvent("", "", "", run_id, "", "null", _EPOCH, 0, None, None, dead_at, event_id)
+    return OutboxEvent("", "", "", run_id, "", "null", EPOCH, 0, None, None, dead_at, event_id)
 
 
 def _cut(found: list[Thing], limit: int, cursor: Callable[[Thing], str]) -> Listed:
@@ -65,12 +64,12 @@ def _cut(found: list[Thing], limit: int, cursor: Callable[[Thing], str]) -> List
 
 
 def _cursor(since: datetime, number: int) -> str:
-    return to_cursor((since - _EPOCH) // _MICROSECOND, number)
+    return to_cursor(microseconds(since), number)
 
 
 def _time_and_id(cursor: str) -> tuple[datetime, int]:
-    microseconds, number = from_cursor(cursor, 2)
+    moment, number = from_cursor(cursor, 2)
     try:
-        return _EPOCH + microseconds * _MICROSECOND, number
+        return from_microseconds(moment), number
     except OverflowError:
         raise ConfigError("this cursor is of another list") from None

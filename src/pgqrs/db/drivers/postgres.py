@@ -19,6 +19,7 @@ from pgqrs.db.database import Database, IntegrityViolation, Kind, Row
 from pgqrs.db.dialect import Dialect
 from pgqrs.db.driver import Owner
 from pgqrs.db.drivers.postgres_hints import Listener, Notifier, arrives
+from pgqrs.db.drivers.postgres_lineage import Lineage
 from pgqrs.db.drivers.postgres_pool import ConnectionPool
 from pgqrs.db.hints import Hints
 from pgqrs.db.queries import Query, changed_rows
@@ -138,6 +139,7 @@ class PostgresDriver:
         self.hints = Hints()
         self._config = config
         self._owner = Owner()
+        self._lineage = Lineage()
         self._loop = asyncio.get_running_loop()
         # A pooler in transaction mode keeps no setting and no prepared statement for us.
         self.pooled = config.statement_cache_size == 0
@@ -187,13 +189,19 @@ class PostgresDriver:
 
     async def _open_connection(self) -> Any:
         config = self._config
-        return await asyncpg.connect(
+        connection = await asyncpg.connect(
             config.dsn,
             timeout=10,
             command_timeout=config.command_timeout_seconds,
             statement_cache_size=0 if self.pooled else config.statement_cache_size,
             server_settings={} if self.pooled else {**PINS, "application_name": "pgqrs"},
         )
+        try:
+            await self._lineage.look(connection)
+        except BaseException:
+            _end(connection)
+            raise
+        return connection
 
     # -- units of work -----------------------------------------------------------------------------------
 
