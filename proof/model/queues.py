@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 
@@ -22,6 +22,7 @@ class Name(NamedTuple):
 Fence = tuple[Name, int]
 # As good as never: what a person has put away. (Half of it tells the two apart.)
 CENTURY = timedelta(days=36525)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class RefusedError(Exception):
@@ -139,10 +140,14 @@ class QueueModel:
             message = self.messages[name]
             message.visible_after = self.after(sources[message.queue][0])
             message.attempts += 1
-            message.token += 1
+            message.token = self.next_token(message)
             message.holder = worker
             leases.append(self.leased(name))
         return leases
+
+    def next_token(self, message: Message) -> int:
+        """Greater than every other of this message, and of no other time."""
+        return max(message.token + 1, (self.now - EPOCH) // timedelta(microseconds=1))
 
     def leased(self, name: Name) -> Lease:
         m = self.messages[name]

@@ -103,7 +103,7 @@ class Model(QueueModel):
         message = self.message_of(run) or self._new_message(run)
         message.visible_after = self.after(seconds)
         message.attempts = 1
-        message.token += 1
+        message.token = self.next_token(message)
         message.holder = worker
         lease = self.leased(self.name_of_message(run))
         self._start(lease)

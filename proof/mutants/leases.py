@@ -7,6 +7,7 @@ _WORKFLOWS = "tests/behaviour/test_workflows.py"
 _MATRIX = "tests/seeds/test_seed_000_state_matrix.py"
 _PROCESSES = "tests/behaviour/test_worker_processes.py"
 _LEASES = "tests/behaviour/test_leases.py"
+_BACKUP = "tests/faults/test_b10.py"
 
 MUTANTS = (
     Mutant(
@@ -15,8 +16,8 @@ MUTANTS = (
         (
             Edit(
                 _MESSAGES,
-                "    attempts = attempts + 1,\n    lease_token = lease_token + 1,",
-                "    lease_token = lease_token + 1,",
+                "    attempts = attempts + 1,\n    lease_token = {next_token lease_token},",
+                "    lease_token = {next_token lease_token},",
             ),
         ),
         ("tests/behaviour/test_dead_letters.py::test_a_message_is_delivered_max_attempts_times_and_then_listed",),
@@ -34,8 +35,8 @@ MUTANTS = (
         (
             Edit(
                 _MESSAGES,
-                "    attempts = attempts + 1,\n    lease_token = lease_token + 1,",
-                "    lease_token = lease_token + 1,",
+                "    attempts = attempts + 1,\n    lease_token = {next_token lease_token},",
+                "    lease_token = {next_token lease_token},",
             ),
             Edit(
                 "db/settling.sql",
@@ -51,7 +52,7 @@ MUTANTS = (
         (
             Edit(
                 _MESSAGES,
-                "    attempts = attempts + 1,\n    lease_token = lease_token + 1,",
+                "    attempts = attempts + 1,\n    lease_token = {next_token lease_token},",
                 "    attempts = attempts + 1,",
             ),
         ),
@@ -60,8 +61,21 @@ MUTANTS = (
     Mutant(
         "token-not-raised-postgres",
         "the token grows with every lease",
-        (Edit(_MESSAGES_PG, "    lease_token = m.lease_token + 1,\n", ""),),
+        (Edit(_MESSAGES_PG, "    lease_token = {next_token m.lease_token},\n", ""),),
         ("tests/faults/test_run_leases.py::test_a_stale_token_writes_nothing",),
+        on="postgres",
+    ),
+    Mutant(
+        "token-given-twice",
+        "no token is given twice, though the database was set back",
+        (Edit(_MESSAGES, "    lease_token = {next_token lease_token},", "    lease_token = lease_token + 1,"),),
+        (f"{_BACKUP}::test_who_holds_a_lease_that_the_backup_does_not_know_is_fenced",),
+    ),
+    Mutant(
+        "token-given-twice-postgres",
+        "no token is given twice, though the database was set back",
+        (Edit(_MESSAGES_PG, "{next_token m.lease_token}", "m.lease_token + 1"),),
+        (f"{_BACKUP}::test_who_holds_a_lease_that_the_backup_does_not_know_is_fenced",),
         on="postgres",
     ),
     Mutant(

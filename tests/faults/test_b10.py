@@ -115,3 +115,28 @@ async def test_after_yesterdays_backup_runs_go_on_from_there(config, connect, cl
     assert another == lost
     keys = {number: key for number, _, key in effects}
     assert keys[2] != keys[3]
+
+
+@pytest.mark.row("B10.7")
+# Turso's file can only be copied when nobody has it open: then nobody holds anything.
+@pytest.mark.backends("sqlite", "postgres")
+async def test_who_holds_a_lease_that_the_backup_does_not_know_is_fenced(config, connect, tmp_path):
+    store = await connect(clock=pgqrs.DatabaseClock())
+    await store.create_queue("tasks")
+    producer = await store.producer("tasks")
+    await producer.enqueue("known to the backup")
+    restore = await asyncio.to_thread(backups.take, config, tmp_path)
+    await producer.enqueue("lost")
+    taken = await (await store.consumer("tasks")).dequeue(2)
+    await asyncio.to_thread(restore)
+
+    # The number of the message that is lost is given away again.
+    await producer.enqueue("another")
+    again = await (await store.consumer("tasks")).dequeue(2)
+
+    assert [each.id for each in again] == [each.id for each in taken]
+    for each in taken:
+        with pytest.raises(pgqrs.LeaseLost):
+            await each.archive()
+    for each in again:
+        await each.archive()

@@ -39,6 +39,8 @@ async def test_what_is_left_fits_together_and_a_second_primary_is_told_of(caplog
             dsn = f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
             async with pgqrs.connect(dsn, install=True) as store:
                 await store.create_workflow("flow")
+                await store.create_queue("tasks")
+                await (await store.producer("tasks")).enqueue("a message")
                 ended, waiting = await flow.trigger_many([None, None]).execute(store)
                 await flow.signal(ended, store, "go")
                 await work(store)
@@ -46,6 +48,7 @@ async def test_what_is_left_fits_together_and_a_second_primary_is_told_of(caplog
 
                 # From here on the standby hears nothing.
                 line.fall_silent()
+                [taken] = await (await store.consumer("tasks")).dequeue()
                 await flow.signal(waiting, store, "go")
                 lost = await flow.trigger(None).execute(store)
                 await work(store)
@@ -63,6 +66,12 @@ async def test_what_is_left_fits_together_and_a_second_primary_is_told_of(caplog
                 await work(store)
                 assert (await flow.get_run(waiting, store)).status == "SUCCESS"
                 assert "timeline 2, before 1" in caplog.text
+                # Leased anew by somebody who never heard of the first lease, and fenced from whoever has that.
+                [again] = await (await store.consumer("tasks")).dequeue()
+                assert again.id == taken.id
+                with pytest.raises(pgqrs.LeaseLost):
+                    await taken.archive()
+                await again.archive()
 
                 await asyncio.to_thread(pair.old_primary_returns)
                 assert "an old primary accepts writes" not in caplog.text

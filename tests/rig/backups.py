@@ -14,8 +14,6 @@ import psycopg
 import pgqrs
 from rig.postgres import find_binaries
 
-BESIDE = ("", "-wal", "-shm")
-
 
 def take(config: pgqrs.Config, folder: Path) -> Callable[[], None]:
     """As people take one: pg_dump, SQLite's backup, a copy of a file that nobody uses. Gives what restores it."""
@@ -23,22 +21,24 @@ def take(config: pgqrs.Config, folder: Path) -> Callable[[], None]:
     if config.backend == "postgres":
         _run("pg_dump", config.dsn, f"--schema={config.schema}", f"--file={kept}")
         return lambda: _restore(config, kept)
-    path = Path(config.path)
-    if config.backend == "sqlite":
-        with closing(sqlite3.connect(path)) as live, closing(sqlite3.connect(kept)) as copy:
-            live.backup(copy)
-    else:
-        for end in BESIDE:
-            if path.with_name(path.name + end).exists():
-                shutil.copy(path.with_name(path.name + end), kept.with_name(kept.name + end))
+    copy = _copy_content if config.backend == "sqlite" else _copy_files
+    copy(Path(config.path), kept)
+    return lambda: copy(kept, Path(config.path))
 
-    def put_back() -> None:
-        for end in BESIDE:
-            path.with_name(path.name + end).unlink(missing_ok=True)
-            if kept.with_name(kept.name + end).exists():
-                shutil.copy(kept.with_name(kept.name + end), path.with_name(path.name + end))
 
-    return put_back
+def _copy_content(source: Path, target: Path) -> None:
+    """Whoever has the target open goes on with what is in it then."""
+    with closing(sqlite3.connect(source)) as there, closing(sqlite3.connect(target)) as here:
+        there.backup(here)
+
+
+def _copy_files(source: Path, target: Path) -> None:
+    """Nobody may have either of them open."""
+    for end in ("", "-wal", "-shm"):
+        here = target.with_name(target.name + end)
+        here.unlink(missing_ok=True)
+        if (there := source.with_name(source.name + end)).exists():
+            shutil.copy(there, here)
 
 
 def _restore(config: pgqrs.Config, kept: Path) -> None:

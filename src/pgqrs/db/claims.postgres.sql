@@ -1,5 +1,5 @@
 -- name: claim_runs
--- One round trip: find, lease, start. The last column tells whether there are steps to be read.
+-- One round trip: find, lease, start. `is_new`: never leased before. The last column: are there steps to be read?
 -- A run that has ended meanwhile gives no row.
 {include _picked},
 {include _allowed},
@@ -25,7 +25,7 @@ where r.run_id = taken.run_id
 returning taken.message_id, taken.queue_id, taken.payload, taken.run_id, taken.priority, taken.visible_after,
     taken.enqueued_at, taken.attempts, taken.max_attempts, taken.lease_token, taken.taken_from,
     taken.due_at, r.workflow_id, {text r.input}, r.max_attempts, r.parent_run_id, r.created_at, {text r.attributes},
-    {text r.headers}, r.started_at,
+    {text r.headers}, r.started_at, r.started_at = r.updated_at as is_new,
     exists (select 1 from pgqrs_workflow_steps as s where s.run_id = r.run_id);
 
 -- name: start_runs
@@ -51,4 +51,4 @@ from held
 where run_id = held.id
   and status not in ('SUCCESS', 'ERROR', 'CANCELLED')
 returning run_id, workflow_id, {text input}, max_attempts, parent_run_id, created_at, {text attributes}, {text headers},
-    started_at;
+    started_at, started_at = updated_at as is_new;

@@ -7,7 +7,7 @@ moves between statuses are drawn at the head of `lifecycle.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, cast
 
@@ -92,9 +92,9 @@ async def claim(
     # By priority, then age.
     rows.sort(key=lambda row: (-row[4], row[11], row[0]))
     leases = [Lease(*row[:12]) for row in rows]
-    begun = [row[3] for row in rows if row[20]]
+    begun = [row[3] for row in rows if row[21]]
     found = await runs.recorded_steps(db, begun) if begun else {}
-    await _tell_leases(db, leases, worker_id)
+    await _tell_leases(db, leases, worker_id, new={row[3] for row in rows if row[20] and not row[21]})
     return [
         _claim(lease, row[12:20], seconds[lease.queue_id], found.get(row[3]) or {})
         for lease, row in zip(leases, rows, strict=True)
@@ -135,17 +135,19 @@ async def _started(
     )
     by_id = {row[0]: row for row in rows}
     started = [lease for run_id, lease in by_run.items() if run_id in by_id]
-    await _tell_leases(db, started, worker_id)
     found = await runs.recorded_steps(db, list(by_id)) if rows else {}
+    new = {run_id for run_id, row in by_id.items() if row[9] and not found[run_id]}
+    await _tell_leases(db, started, worker_id, new=new)
     return [
-        _claim(lease, by_id[run_id][1:], lease_seconds[lease.queue_id], found[run_id])
+        _claim(lease, by_id[run_id][1:9], lease_seconds[lease.queue_id], found[run_id])
         for run_id, lease in by_run.items()
         if run_id in by_id
     ]
 
 
-async def _tell_leases(db: Database, leases: Sequence[Lease], worker_id: int) -> None:
-    told = lease_happenings(leases, worker_id, db.journal)
+async def _tell_leases(db: Database, leases: Sequence[Lease], worker_id: int, *, new: Container[int]) -> None:
+    """`new` are the runs that have never been executed before."""
+    told = lease_happenings(leases, worker_id, db.journal, new=new)
     if told:
         await tell(db, told)
 

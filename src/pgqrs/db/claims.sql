@@ -1,6 +1,7 @@
 -- name: start_runs
--- What was leased is running now; a run that has ended, or was taken away, meanwhile gives no row. (`not in`: with
--- `in`, SQLite walks all live runs by their status instead of looking the given ones up.)
+-- What was leased is running now; a run that has ended, or was taken away, meanwhile gives no row. `is_new`: it was
+-- never leased before. (`not in`: with `in`, SQLite walks all live runs by their status instead of looking the given
+-- ones up.)
 update pgqrs_workflow_runs
 set status = 'RUNNING',
     attempt = given.attempts,
@@ -19,7 +20,7 @@ where run_id = given.id
       and m.leased_by is not null
   )
 returning run_id, workflow_id, {text input}, max_attempts, parent_run_id, created_at, {text attributes}, {text headers},
-    started_at;
+    started_at, started_at = updated_at as is_new;
 
 -- name: next_signal
 select signal_id, {text payload}
@@ -39,7 +40,7 @@ where signal_id = :signal_id;
 update pgqrs_messages
 set visible_after = {after :lease_seconds},
     attempts = 1,
-    lease_token = lease_token + 1,
+    lease_token = {next_token lease_token},
     leased_by = :worker_id
 where run_id = :run_id
 returning message_id, queue_id, {text payload}, run_id, priority, visible_after, enqueued_at, attempts, max_attempts,

@@ -126,6 +126,8 @@ _POSTGRES: dict[str, _Render] = {
     "seconds": _seconds("extract(epoch from ({later} - {earlier}))::float8"),
     "in": lambda x: f"= any(:{x}::bigint[])",
     "rows": _postgres_rows,
+    # Exact: a double has room for today's microseconds.
+    "next_token": lambda x: f"greatest({x} + 1, (date_part('epoch', {_POSTGRES_NOW}) * 1000000)::bigint)",
     "skip_locked": lambda _: "for update skip locked",
     "text": lambda x: f"{x}::text",
     "as_json": lambda x: f"{x}::text::json",
@@ -151,6 +153,7 @@ _SQLITE: dict[str, _Render] = {
     "seconds": _seconds("(({later} - {earlier}) / 1000000.0)"),
     "in": lambda x: f"in (select value from json_each(:{x}))",
     "rows": _sqlite_rows,
+    "next_token": lambda x: f"max({x} + 1, {_SQLITE_NOW})",
     # The writer holds the whole database: there is nobody to pass over.
     "skip_locked": lambda _: "",
     "text": lambda x: x,

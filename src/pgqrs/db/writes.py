@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, cast
 
@@ -107,7 +107,9 @@ def _short(step: StepRecord) -> dict[str, Any]:
     return {name: details[name] for name in ("type", "message") if name in details}
 
 
-def lease_happenings(leases: Sequence[Lease], worker_id: int, journal: Journal) -> list[Happening]:
+def lease_happenings(
+    leases: Sequence[Lease], worker_id: int, journal: Journal, *, new: Container[int]
+) -> list[Happening]:
     """What leases tell the history of their runs; nothing is put together that the journal does not want."""
     told = []
     wants_leases = journal.wants(EventType.LEASED) or journal.wants(EventType.STARTED)
@@ -118,6 +120,6 @@ def lease_happenings(leases: Sequence[Lease], worker_id: int, journal: Journal) 
         if wants_leases:
             facts = encode({"worker_id": worker_id, "attempt": lease.attempts})
             told.append(Happening(run_id, EventType.LEASED, facts))
-            if lease.lease_token == 1:
+            if run_id in new:
                 told.append(Happening(run_id, EventType.STARTED, facts))
     return told

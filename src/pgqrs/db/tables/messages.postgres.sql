@@ -56,7 +56,7 @@ picked as materialized (
 
 -- name: _taken
     attempts = m.attempts + 1,
-    lease_token = m.lease_token + 1,
+    lease_token = {next_token m.lease_token},
     leased_by = :worker_id
 
 -- name: _lease

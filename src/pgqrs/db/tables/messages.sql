@@ -53,13 +53,15 @@ where m.queue_id = levels.queue_id
 limit :batch;
 
 -- name: take_messages
+-- The token is greater than any that this message had, and a time: should the database be set back (a backup, a standby
+-- that had not received everything), nobody gets the token of a lease that somebody else still believes in.
 update pgqrs_messages
 set visible_after = (
         select {after queues.lease_seconds} from {rows queues: queue_id id, lease_seconds seconds}
         where queues.queue_id = pgqrs_messages.queue_id
     ),
     attempts = attempts + 1,
-    lease_token = lease_token + 1,
+    lease_token = {next_token lease_token},
     leased_by = :worker_id
 where message_id {in ids}
 returning message_id, queue_id, {text payload}, run_id, priority, visible_after, enqueued_at, attempts, max_attempts, lease_token;
