@@ -1,14 +1,13 @@
-"""A lease leaves its sync to the next commit: what would be lost without it is fenced, or its holder lost with it."""
+"""On a file a lease leaves its sync to the next commit: a power cut would take its holder along."""
 
 import asyncio
 
-import asyncpg
 import pytest
 
 import pgqrs
 from pgqrs.db.drivers.sqlite_file import SQLiteFile
 
-on_a_file = pytest.mark.backends("sqlite")
+pytestmark = pytest.mark.backends("sqlite")
 flow = pgqrs.workflow("flow")
 
 
@@ -39,7 +38,6 @@ def syncs(statements):
     return found
 
 
-@on_a_file
 async def test_a_lease_is_not_synced_and_all_else_is(told, connect):
     store = await connect()
     await store.create_queue("tasks")
@@ -56,7 +54,6 @@ async def test_a_lease_is_not_synced_and_all_else_is(told, connect):
     assert syncs(told) == [True]
 
 
-@on_a_file
 async def test_a_claim_is_not_synced_and_what_comes_of_it_is(told, connect):
     store = await connect()
     await store.create_workflow("flow")
@@ -73,7 +70,6 @@ async def test_a_claim_is_not_synced_and_what_comes_of_it_is(told, connect):
     assert (await flow.get_run(run_id, store)).output() == 7
 
 
-@on_a_file
 async def test_a_lease_beside_something_else_is_synced_with_it(told, connect):
     """Whoever waits behind it must not be told that something is durable which is not."""
     store = await connect()
@@ -96,51 +92,3 @@ async def test_a_lease_beside_something_else_is_synced_with_it(told, connect):
             writes += 1
             assert full, "a message that is acknowledged without a sync"
     assert writes
-
-
-# At its commit each transaction notes what it did, and whether it is going to wait for the disk.
-NOTING = """
-create table "{schema}".notes (number bigint generated always as identity, what text, synced text);
-create function "{schema}".note() returns trigger language plpgsql as $$
-begin
-    insert into "{schema}".notes (what, synced)
-    values (tg_op || ' ' || tg_table_name, current_setting('synchronous_commit'));
-    return null;
-end $$;
-"""
-NOTED = """
-create constraint trigger note after insert or update or delete on "{schema}".{table}
-    deferrable initially deferred for each row execute function "{schema}".note();
-"""
-
-
-@pytest.mark.backends("postgres")
-async def test_on_a_server_only_the_claim_is_not_waited_for(connect, config):
-    async def handler(ctx):
-        await ctx.step("only", step)
-
-    async def step():
-        pass
-
-    store = await connect(clock=pgqrs.DatabaseClock())
-    await store.create_workflow("flow")
-    worker = await pgqrs.consumer("w", 0, "flow").handler(handler).create(store)
-    await flow.trigger(None).execute(store)
-    admin = await asyncpg.connect(config.dsn)
-    await admin.execute(NOTING.format(schema=config.schema))
-    for table in ("pgqrs_messages", "pgqrs_workflow_runs", "pgqrs_workflow_steps"):
-        await admin.execute(NOTED.format(schema=config.schema, table=table))
-
-    await worker.run_until_idle()
-    await worker.close()
-    rows = await admin.fetch(f'select what, synced from "{config.schema}".notes order by number')
-    await admin.close()
-
-    assert sorted(map(tuple, rows[:2])) == [("UPDATE pgqrs_messages", "off"), ("UPDATE pgqrs_workflow_runs", "off")]
-    rest = [tuple(row) for row in rows[2:]]
-    assert sorted({what for what, _ in rest}) == [
-        "DELETE pgqrs_messages",
-        "INSERT pgqrs_workflow_steps",
-        "UPDATE pgqrs_workflow_runs",
-    ]
-    assert {synced for _, synced in rest} == {"on"}

@@ -3,15 +3,11 @@
 -- A run that has ended meanwhile gives no row.
 {include _picked},
 {include _allowed},
--- Nobody waits for the disk, or a standby: a lease that a crash takes back is fenced from the next one by its token, and
--- whatever is recorded under it comes after it in the log. Until this transaction ends.
-unsynced as materialized (select set_config('synchronous_commit', 'off', true)),
 taken as (
     update pgqrs_messages as m
     set visible_after = {after allowed.lease_seconds},
     {include _taken}
     from allowed
-    cross join unsynced
     where m.ctid = allowed.place
     returning {include _lease}, allowed.due_at, allowed.leased_by as taken_from, allowed.lease_seconds
 )
