@@ -6,6 +6,7 @@
 {seconds a since b}      the seconds from b to a, as a float
 {in ids}                 = any of the list :ids
 {rows given: a id, b json}   a table `given` made from the list of tuples :given; also has `position`
+{next_token x}           a lease token: greater than x, and the time, so that none is given twice
 {skip_locked}            lock the rows read, pass over those that somebody else has locked
 {text x}                 the JSON x as text, and
 {as_json x}              the text x as JSON: JSON travels as text, so that no codec on a caller's connection

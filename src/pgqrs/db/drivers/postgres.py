@@ -189,19 +189,14 @@ class PostgresDriver:
 
     async def _open_connection(self) -> Any:
         config = self._config
-        connection = await asyncpg.connect(
+        made = await asyncpg.connect(
             config.dsn,
             timeout=10,
             command_timeout=config.command_timeout_seconds,
             statement_cache_size=0 if self.pooled else config.statement_cache_size,
             server_settings={} if self.pooled else {**PINS, "application_name": "pgqrs"},
         )
-        try:
-            await self._lineage.look(connection)
-        except BaseException:
-            _end(connection)
-            raise
-        return connection
+        return await self._lineage.looked_at(made)
 
     # -- units of work -----------------------------------------------------------------------------------
 

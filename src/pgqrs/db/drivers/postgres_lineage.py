@@ -25,12 +25,23 @@ class Lineage:
         self._newest: int | None = None
         self._can_be_asked = True
 
-    async def look(self, connection: Any) -> None:
-        """Warns when the server is on another timeline than the one before."""
-        if not self._can_be_asked:
-            return
+    async def looked_at(self, connection: Any) -> Any:
+        """The connection; warns when its server is on another timeline than the one before."""
+        try:
+            if self._can_be_asked:
+                await self._look(connection)
+        except BaseException:
+            # Cancelled, or broken: nobody gets it, so nobody would close it.
+            connection.terminate()
+            raise
+        return connection
+
+    async def _look(self, connection: Any) -> None:
         try:
             digits: str | None = await connection.fetchval(_TIMELINE)
+        except asyncpg.OperatorInterventionError:
+            # It is ending, or coming up: the next connection shall be asked.
+            raise
         except asyncpg.PostgresError as error:
             # Some services keep these functions to themselves.
             log.debug("the server does not say on which timeline it is: %s", error)
