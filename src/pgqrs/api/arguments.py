@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from pgqrs.errors import ConfigError
 
-# A century: anything longer is a mistake in the unit, and time arithmetic stays far from every database's end.
-LONGEST_SECONDS = 100 * 365.25 * 86400
 MOST_PER_CALL = 50_000
-
-
-def checked_seconds(argument: str, value: float | timedelta, *, least: float = 0.0) -> float:
-    seconds: Any = value.total_seconds() if isinstance(value, timedelta) else value
-    if (
-        isinstance(seconds, bool)
-        or not isinstance(seconds, int | float)
-        or not math.isfinite(seconds)
-        or not least <= seconds <= LONGEST_SECONDS
-    ):
-        raise ConfigError(f"{argument} must be seconds (or a timedelta) from {least:g} to 100 years, not {value!r}")
-    return float(seconds)
 
 
 def checked_time(argument: str, value: datetime | None) -> datetime | None:

@@ -10,12 +10,13 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from pgqrs.api.arguments import checked_batch, checked_seconds, checked_whole
+from pgqrs.api.arguments import checked_batch, checked_whole
 from pgqrs.api.handlers import caller_of
 from pgqrs.api.message import Message
 from pgqrs.config import Config
 from pgqrs.db.tables import messages, workers
 from pgqrs.db.tables.messages import Fence, Lease
+from pgqrs.durations import checked_seconds
 from pgqrs.engine.handling import Handling, Manner
 from pgqrs.engine.holder import Holder
 from pgqrs.engine.polling import Idling
@@ -65,7 +66,7 @@ class Consumer:
         """Up to `batch_size` messages by priority, then age; waits up to `wait_seconds` for the first."""
         batch = checked_batch("batch_size", batch_size)
         lease = self._lease_seconds(lease_seconds)
-        patience = checked_seconds("wait_seconds", wait_seconds)
+        patience = checked_seconds(wait_seconds, "wait_seconds")
         if not patience:
             return await self._lease(batch, lease)
         deadline = time.monotonic() + patience
@@ -165,7 +166,7 @@ class Consumer:
         manner = Manner(
             concurrency=checked_whole("concurrency", concurrency, least=1, most=MOST_CONCURRENCY),
             lease_seconds=self._lease_seconds(lease_seconds),
-            grace_seconds=checked_seconds("grace_seconds", grace_seconds),
+            grace_seconds=checked_seconds(grace_seconds, "grace_seconds"),
             retry=retry,
             keep=keep,
             until_idle=until_idle,
@@ -198,7 +199,7 @@ class Consumer:
         await self._one(message, lambda one: self.extend_many(one, seconds), "extended")
 
     async def extend_many(self, given: Iterable[int | Message], seconds: float | timedelta) -> list[int]:
-        length = checked_seconds("seconds", seconds, least=1)
+        length = checked_seconds(seconds, "seconds", least=1)
         ends = time.monotonic() + length
         fences = self._fences(given)
         done = await messages.extend(self._db, fences, seconds=length) if fences else set()
@@ -225,7 +226,7 @@ class Consumer:
     async def release_many(
         self, given: Iterable[int | Message], *, delay: float | timedelta = 0, count_attempt: bool = False
     ) -> list[int]:
-        seconds = checked_seconds("delay", delay)
+        seconds = checked_seconds(delay, "delay")
         done = await self._settle(
             given,
             lambda fences: messages.release(self._db, fences, delay=seconds, count_attempt=count_attempt),
@@ -311,7 +312,7 @@ class Consumer:
             raise ConfigError("this consumer is closed; ask the store for a new one")
 
     def _lease_seconds(self, given: float | timedelta | None) -> float:
-        return checked_seconds("lease_seconds", self._config.lease_seconds if given is None else given, least=1)
+        return checked_seconds(self._config.lease_seconds if given is None else given, "lease_seconds", least=1)
 
     def __repr__(self) -> str:
         return f"<Consumer {self.worker_id} of {self.queue}>"

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
-from pgqrs.api.arguments import checked_seconds, checked_whole
+from pgqrs.api.arguments import checked_whole
 from pgqrs.db import hints
+from pgqrs.durations import checked_seconds
 from pgqrs.engine import outbox
 from pgqrs.engine.loop import Loop
 from pgqrs.engine.publishers.plain import CallablePublisher
@@ -69,7 +70,7 @@ class Dispatcher:
 
     def deadline(self, seconds: float | timedelta) -> Self:
         """How long one publication may take; another dispatcher may try it after half as long again."""
-        self._deadline_seconds = checked_seconds("deadline", seconds, least=0.01)
+        self._deadline_seconds = checked_seconds(seconds, "deadline", least=0.01)
         return self
 
     async def run_forever(self, *, signals: bool = False) -> None:

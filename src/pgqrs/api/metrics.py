@@ -7,9 +7,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pgqrs.api.arguments import checked_seconds
 from pgqrs.config import Config
 from pgqrs.db import metrics
+from pgqrs.durations import checked_seconds
 from pgqrs.names import checked_name
 from pgqrs.reports import StoreStats, WorkflowMetrics
 
@@ -27,7 +27,7 @@ async def workflow_metrics(
     return await metrics.of_workflow(
         await store.ready(),
         checked_name("workflow", workflow),
-        window=timedelta(seconds=checked_seconds("window", window)),
+        window=timedelta(seconds=checked_seconds(window, "window")),
         live_within=LIVE_LEASES * store.config.lease_seconds,
     )
 

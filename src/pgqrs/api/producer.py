@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypedDict, Unpack
 
-from pgqrs.api.arguments import checked_batch, checked_priority, checked_seconds, checked_time, checked_whole
+from pgqrs.api.arguments import checked_batch, checked_priority, checked_time, checked_whole
 from pgqrs.config import Config
 from pgqrs.db.driver import Driver
 from pgqrs.db.tables import messages, queues
 from pgqrs.db.tables.messages import NewMessage
+from pgqrs.durations import checked_seconds
 from pgqrs.engine.gathering import Gatherer
 from pgqrs.errors import ConfigError, QueueNotFound
 from pgqrs.serialization import encode
@@ -86,7 +87,7 @@ def new_messages(
         raise ConfigError(f"enqueue_many takes a list of payloads, not one {type(payloads).__name__}; use enqueue")
     if run_at is not None and delay:
         raise ConfigError("give either delay or run_at, not both")
-    seconds = checked_seconds("delay", delay)
+    seconds = checked_seconds(delay, "delay")
     at = checked_time("run_at", run_at)
     checked_priority(priority)
     attempts = config.max_attempts if max_attempts is None else max_attempts

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from pgqrs.api.arguments import checked_seconds
 from pgqrs.api.store import Store
 from pgqrs.db import retention as tables
 from pgqrs.db.retention import KINDS, Range, What
 from pgqrs.db.tables import queues, workflows
+from pgqrs.durations import checked_seconds
 from pgqrs.engine.janitor import PAUSE_LENGTHS, Janitor
 from pgqrs.errors import ConfigError
 from pgqrs.names import checked_name
@@ -158,5 +158,5 @@ def _age(age: timedelta | None, *, days: float | None, hours: float | None, seco
     if age is not None:
         if not isinstance(age, timedelta):
             raise ConfigError(f"an age is a timedelta, not {age!r}; or say days=, hours= or seconds=")
-        return checked_seconds("age", age)
-    return checked_seconds("age", sum(checked_seconds(name, value) * unit for name, value, unit in given))
+        return checked_seconds(age, "age")
+    return checked_seconds(sum(checked_seconds(value, name) * unit for name, value, unit in given), "age")

@@ -13,7 +13,6 @@ from pgqrs.api.arguments import (
     checked_attributes,
     checked_batch,
     checked_priority,
-    checked_seconds,
     checked_whole,
 )
 from pgqrs.config import Config
@@ -21,6 +20,7 @@ from pgqrs.db import hints
 from pgqrs.db.database import Database
 from pgqrs.db.tables import schedules as table
 from pgqrs.db.tables.schedules import Definition
+from pgqrs.durations import checked_seconds
 from pgqrs.engine.cron import Cadence
 from pgqrs.engine.loop import Loop
 from pgqrs.engine.registry import Handler
@@ -247,7 +247,7 @@ def _definition(
     attributes: dict[str, Any] | None = None,
 ) -> Definition:
     """Everything checked and encoded, before anything is written."""
-    interval = None if every is None else timedelta(seconds=checked_seconds("every", every, least=1.0))
+    interval = None if every is None else timedelta(seconds=checked_seconds(every, "every", least=1.0))
     cadence = Cadence.of(cron=cron, every=interval, at=at, timezone=timezone)
     checked_priority(priority)
     if max_attempts is not None:
@@ -268,7 +268,7 @@ def _definition(
         overlap=_one_of("overlap", overlap, get_args(Overlap)),
         catch_up=_one_of("catch_up", catch_up, get_args(CatchUp)),
         catch_up_limit=checked_whole("catch_up_limit", catch_up_limit, least=1, most=MOST_CATCH_UP),
-        jitter_seconds=checked_seconds("jitter", jitter),
+        jitter_seconds=checked_seconds(jitter, "jitter"),
     )
 
 

@@ -13,7 +13,6 @@ from pgqrs.api.arguments import (
     checked_batch,
     checked_key,
     checked_priority,
-    checked_seconds,
     checked_time,
     checked_whole,
 )
@@ -23,6 +22,7 @@ from pgqrs.db.driver import Driver
 from pgqrs.db.hints import OUTBOX
 from pgqrs.db.tables import workflows
 from pgqrs.db.triggering import NewRuns, Triggered
+from pgqrs.durations import checked_seconds
 from pgqrs.engine import observing
 from pgqrs.errors import ConfigError, NoActiveWorker
 from pgqrs.serialization import encode
@@ -85,7 +85,7 @@ class Trigger:
         return self
 
     def timeout(self, seconds: float | timedelta) -> Trigger:
-        self._timeout = checked_seconds("timeout", seconds)
+        self._timeout = checked_seconds(seconds, "timeout")
         return self
 
     async def execute(self, store: Store) -> Any:
@@ -166,7 +166,7 @@ def new_runs(
         keys=[checked_key(key) for key in keys],
         priority=checked_priority(priority),
         run_at=checked_time("run_at", run_at),
-        delay=checked_seconds("delay", delay),
+        delay=checked_seconds(delay, "delay"),
         max_attempts=checked_whole("max_attempts", attempts, least=1, most=2**31 - 1),
         attributes=None if attributes is None else encode(checked_attributes(attributes), max_bytes=limit),
         actor=actor,

@@ -10,7 +10,7 @@ from datetime import timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
 
-from pgqrs.api.arguments import check_texts, checked_run_id, checked_seconds, checked_whole
+from pgqrs.api.arguments import check_texts, checked_run_id, checked_whole
 from pgqrs.api.metrics import workflow_metrics
 from pgqrs.api.run import Run
 from pgqrs.api.schedules import check_declared
@@ -20,6 +20,7 @@ from pgqrs.db import lifecycle
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import OUTBOX
 from pgqrs.db.tables import runs, workflows
+from pgqrs.durations import checked_seconds
 from pgqrs.engine.context import Context, current_context, in_step
 from pgqrs.engine.plain import SyncContext
 from pgqrs.engine.registry import Handler, WorkflowOptions, is_context, served, types_of
@@ -83,7 +84,7 @@ def _checked_options(
         check_declared(name or "it", schedule)
     return WorkflowOptions(
         retry=retry,
-        lease_seconds=None if lease_seconds is None else checked_seconds("lease_seconds", lease_seconds, least=1),
+        lease_seconds=None if lease_seconds is None else checked_seconds(lease_seconds, "lease_seconds", least=1),
         concurrency=None if concurrency is None else checked_whole("concurrency", concurrency, least=1, most=10_000),
         dead_letter=dead_letter,
         schedule=schedule,
