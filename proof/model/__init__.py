@@ -6,9 +6,10 @@
                                                        walk.py     both together; a divergence made short
 
 A walk is 200 operations on empty tables: queues with four consumers, three workflows with three workers, two
-schedules, leases that hold and leases that were lost, a clock that jumps. Its number and the seed repeat it:
-`make proof LAYERS=model ON=sqlite SEED=7 CASE=12` carries out that walk alone, and compares the state after each
-operation.
+schedules, leases that hold and leases that were lost, a clock that jumps. Each walk starts at the same time, so its
+number and the seed repeat it: `make proof LAYERS=model ON=sqlite SEED=7 CASE=12` carries out that walk alone, and
+compares the state after each operation. CASE=0-12 carries out the walks before it, too. The layer prints the first
+of these commands that shows the failure again on fresh databases.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import count, zip_longest
 
 import pgqrs
 from proof.databases import fresh
@@ -44,56 +46,68 @@ class Tally:
     operations: int = 0
     refused: int = 0
     diverged: list[int] = field(default_factory=list)
-    # By the number of the walk: what all its answers come to.
-    digests: dict[int, str] = field(default_factory=dict)
+    # By the number of the walk; without those in which databases may answer differently.
+    answers: dict[int, list[str]] = field(default_factory=dict)
     seconds: float = 0.0
 
 
 def prove(order: Order) -> Iterator[Row]:
-    """One row for each backend, and one for each but the first: did it answer as the first did?"""
-    # Each walk triggers without workers, and says so.
+    """Yield one row for each backend, and one for each but the first: did it answer as the first did?"""
+    # Each walk triggers without workers, which logs a warning.
     logging.getLogger("pgqrs").setLevel(logging.ERROR)
-    case = os.environ.get("CASE")
+    cases = _cases(os.environ.get("CASE", ""))
     tallies: dict[str, Tally] = {}
     for backend in order.on:
-        tally = tallies[backend] = asyncio.run(_on(backend, order, None if case is None else int(case)))
-        yield _row(backend, order, tally, single=case is not None)
+        tally = tallies[backend] = asyncio.run(_on(backend, order, cases))
+        yield _row(backend, order, tally, cases)
     first, *others = tallies
     for backend in others:
-        yield _same(first, backend, order, tallies)
+        yield _same(first, backend, order, tallies, cases)
 
 
-async def _on(backend: str, order: Order, case: int | None) -> Tally:
+def _cases(text: str) -> range | None:
+    """Return the walks that CASE asks for: one, or all of 0-12."""
+    if not text:
+        return None
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+async def _on(backend: str, order: Order, cases: range | None, *, quietly: bool = False) -> Tally:
     world = await World.open(_quick(fresh(order, backend)))
     tally = Tally()
     began = time.monotonic()
     try:
-        while case is None or tally.walks == 0:
-            number = tally.walks if case is None else case
-            await _one(world, backend, order, number, tally, every=EVERY if case is None else 1)
+        for number in count() if cases is None else cases:
+            # A case that is repeated alone is looked at closely.
+            every = 1 if cases is not None and len(cases) == 1 else EVERY
+            await _one(world, backend, order, number, tally, every=every, quietly=quietly)
             tally.seconds = time.monotonic() - began
-            if tally.operations >= WANTED or (not order.full and tally.seconds > SHORT_SECONDS):
+            enough = tally.operations >= WANTED or (not order.full and tally.seconds > SHORT_SECONDS)
+            if cases is None and enough:
                 break
     finally:
         await world.store.close()
     return tally
 
 
-async def _one(world: World, backend: str, order: Order, number: int, tally: Tally, *, every: int) -> None:
+async def _one(
+    world: World, backend: str, order: Order, number: int, tally: Tally, *, every: int, quietly: bool
+) -> None:
     limits = number % LIMITED == LIMITED - 1
     done = await walk.walk(world, f"{order.seed}-{number}", limits=limits, every=every)
     tally.walks += 1
     tally.operations += done.operations
     tally.refused += done.refused
     if not limits:
-        tally.digests[number] = done.digest
+        tally.answers[number] = done.answers
     if done.diverged:
         tally.diverged.append(number)
+        if quietly:
+            return
         short = await walk.shortest(world, done.path)
         print(f"walk {number} on {backend}, seed {order.seed}: {short.diverged or done.diverged}")
-        print(
-            f"  {len(short.path)} of {done.operations} operations do; repeat with: {_command(backend, order, number)}"
-        )
+        print(f"  {len(short.path)} of {done.operations} operations do:")
         print("\n".join(walk.told(short.path or done.path)), flush=True)
 
 
@@ -102,14 +116,31 @@ def _quick(config: pgqrs.Config) -> pgqrs.Config:
     return config if config.backend == "postgres" else replace(config, dsn=f"{config.backend}://:memory:")
 
 
-def _command(backend: str, order: Order, number: int | None = None) -> str:
-    form = " FULL=1" if order.full and number is None else ""
-    case = "" if number is None else f" CASE={number}"
-    return f"make proof LAYERS=model ON={backend} SEED={order.seed}{form}{case}"
+def _command(on: str, order: Order, cases: range | None) -> str:
+    form = " FULL=1" if order.full and cases is None else ""
+    return f"make proof LAYERS=model ON={on} SEED={order.seed}{form}{_told_cases(cases)}"
 
 
-def _row(backend: str, order: Order, tally: Tally, *, single: bool) -> Row:
-    enough = tally.operations >= WANTED or not order.full or single
+def _told_cases(cases: range | None) -> str:
+    if cases is None:
+        return ""
+    return f" CASE={cases[0]}" if len(cases) == 1 else f" CASE={cases[0]}-{cases[-1]}"
+
+
+def _repeating(order: Order, number: int, on: tuple[str, ...], shows: Callable[[dict[str, Tally]], bool]) -> range:
+    """Return the walks that show a failure of this walk again: it alone, or together with all before it."""
+    alone = range(number, number + 1)
+    tallies = {backend: asyncio.run(_on(backend, order, alone, quietly=True)) for backend in on}
+    return alone if shows(tallies) else range(number + 1)
+
+
+def _row(backend: str, order: Order, tally: Tally, cases: range | None) -> Row:
+    enough = tally.operations >= WANTED or not order.full or cases is not None
+    if tally.diverged and cases is None:
+        cases = _repeating(order, tally.diverged[0], (backend,), lambda again: bool(again[backend].diverged))
+    command = _command(backend, order, cases)
+    if tally.diverged:
+        print(f"walk {tally.diverged[0]} diverges on {backend}; repeat with: {command}", flush=True)
     return Row(
         number=3,
         what="model operations, state compared",
@@ -117,19 +148,31 @@ def _row(backend: str, order: Order, tally: Tally, *, single: bool) -> Row:
         seen=f"{tally.operations:,}, {len(tally.diverged)} divergences",
         wanted=f"{'100,000' if order.full else 'some'}, 0 divergences",
         good=enough and tally.operations > 0 and not tally.diverged,
-        command=_command(backend, order, tally.diverged[0] if tally.diverged else None),
+        command=command,
         seconds=tally.seconds,
     )
 
 
-def _same(first: str, other: str, order: Order, tallies: dict[str, Tally]) -> Row:
-    """Both walked the same way: the same answers in the same order (B5.14)."""
-    ours, theirs = tallies[first].digests, tallies[other].digests
-    both = ours.keys() & theirs.keys()
-    different = sorted(number for number in both if ours[number] != theirs[number])
+def _different(ours: Tally, theirs: Tally) -> list[int]:
+    """Return the walks that both walked and answered differently."""
+    both = ours.answers.keys() & theirs.answers.keys()
+    return sorted(number for number in both if ours.answers[number] != theirs.answers[number])
+
+
+def _same(first: str, other: str, order: Order, tallies: dict[str, Tally], cases: range | None) -> Row:
+    """Compare the answers to the same walks: the same ones in the same order (B5.14)."""
+    ours, theirs = tallies[first], tallies[other]
+    both = ours.answers.keys() & theirs.answers.keys()
+    different = _different(ours, theirs)
+    on = f"{first},{other}"
+    if different and cases is None:
+        cases = _repeating(
+            order, different[0], (first, other), lambda again: bool(_different(again[first], again[other]))
+        )
+    command = _command(on, order, cases)
     if different:
-        command = _command(f"{first},{other}", order, different[0])
-        print(f"walk {different[0]} answers differently on {first} and {other}; repeat with: {command}", flush=True)
+        _tell_difference(different[0], {name: tallies[name].answers[different[0]] for name in (first, other)})
+        print(f"  repeat with: {command}", flush=True)
     return Row(
         number=3,
         what=f"walks answered as {first} answers them",
@@ -137,5 +180,13 @@ def _same(first: str, other: str, order: Order, tallies: dict[str, Tally]) -> Ro
         seen=f"{len(both) - len(different):,} of {len(both):,}",
         wanted="all",
         good=bool(both) and not different,
-        command=_command(f"{first},{other}", order, different[0] if different else None),
+        command=command,
     )
+
+
+def _tell_difference(number: int, answers: dict[str, list[str]]) -> None:
+    """Print the first answer that differs; after it the walks may have drawn other operations."""
+    lines = next(pair for pair in zip_longest(*answers.values(), fillvalue="nothing") if len(set(pair)) > 1)
+    print(f"walk {number} is answered differently on {' and '.join(answers)}:")
+    for name, line in zip(answers, lines, strict=True):
+        print(f"  {name} answers {line}")

@@ -46,6 +46,7 @@ class World:
         self.store = store
         self.db = store.database
         self.clock = clock
+        self._start = clock.now()
         self.admin = pgqrs.admin(store)
         self.schedules = pgqrs.schedules(store)
         self.consumers: dict[str, Any] = {}
@@ -81,6 +82,14 @@ class World:
             self.worker_ids[name] = await workers.register(
                 self.db, queue_id=None, name=name, port=0, info={"handlers": list(WORKFLOWS)}
             )
+
+    def rewind(self) -> None:
+        """Set the clock to where each walk starts.
+
+        Lease tokens are times, and answers hold tokens: a walk that began later than on another database, because the
+        walks before it (with limits, they may differ) took longer there, answered differently.
+        """
+        self.clock.advance((self._start - self.clock.now()).total_seconds())
 
     def forget(self) -> None:
         """A new walk: nothing has a name yet."""

@@ -1,14 +1,18 @@
 """The model of proof/model: walks agree with it on every database, and it notices what does not."""
 
+from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 import pgqrs
 from pgqrs.db import claims, lifecycle, settling
 from pgqrs.db.tables import messages
+from proof import model
 from proof.model import walk
 from proof.model.world import World
+from proof.order import Order
 
 # Walks of some hundred operations; more of them, and other seeds, are what `make proof LAYERS=model` is for.
 SEEDS = {"sqlite": range(5), "postgres": range(2), "turso": range(1)}
@@ -41,7 +45,7 @@ async def test_walks_agree_with_the_model_and_with_each_other(backend, config, o
 
         assert here.diverged == "", "\n".join(walk.told((await walk.shortest(other, here.path)).path))
         assert here.operations == walk.LENGTH
-        assert here.digest == there.digest
+        assert here.answers == there.answers
 
 
 async def nothing(*_args, **_options):
@@ -87,3 +91,81 @@ async def test_a_path_without_its_beginning_leaves_out_what_refers_to_it(world):
 
     assert half.diverged == ""
     assert 0 < half.operations < 100
+
+
+async def test_a_walk_answers_the_same_whatever_walks_came_before_it(open_world, world):
+    other = await open_world(pgqrs.Config("sqlite://:memory:"))
+    await walk.walk(other, "before", length=20)
+
+    here = await walk.walk(world, "now")
+    there = await walk.walk(other, "now")
+
+    assert here.diverged == there.diverged == ""
+    assert here.answers == there.answers
+
+
+def prove(order, monkeypatch, command=""):
+    """Run five walks of the layer on each backend, or what a printed command says."""
+    given = dict(part.split("=") for part in command.split() if "=" in part)
+    assert not command or given["LAYERS"] == "model"
+    monkeypatch.setattr(model, "WANTED", 5 * walk.LENGTH)
+    monkeypatch.setattr(walk, "SHRINK_SECONDS", 1)
+    monkeypatch.setenv("CASE", given.get("CASE", ""))
+    on = tuple(given["ON"].split(",")) if command else order.on
+    return list(model.prove(replace(order, on=on, seed=int(given.get("SEED", order.seed)))))
+
+
+@pytest.fixture
+def order(tmp_path):
+    return Order(on=("sqlite", "turso"), seed=7, folder=tmp_path)
+
+
+def turso_is_late(world, _walks):
+    return timedelta(seconds=world.store.config.backend == "turso")
+
+
+def turso_drifts(world, walks):
+    """Be late from the third walk on, so that one walk alone does not show it."""
+    return timedelta(seconds=world.store.config.backend == "turso" and walks > 2)
+
+
+@pytest.mark.parametrize("lateness", [turso_is_late, turso_drifts])
+def test_a_seeded_difference_is_reported_and_the_printed_command_shows_it(order, monkeypatch, capsys, lateness):
+    forget, walks = World.forget, Counter()
+
+    def late(self):
+        self.clock.advance(lateness(self, walks[self]).total_seconds())
+        walks[self] += 1
+        forget(self)
+
+    monkeypatch.setattr(World, "forget", late)
+    *_, found = prove(order, monkeypatch)
+    told = capsys.readouterr().out
+    *_, again = prove(order, monkeypatch, found.command)
+    told_again = capsys.readouterr().out
+
+    assert not found.good
+    assert f"repeat with: {found.command}" in told
+    assert "sqlite answers" in told
+    assert not again.good
+    assert [line for line in told.splitlines() if "answers" in line] == [
+        line for line in told_again.splitlines() if "answers" in line
+    ]
+
+
+def test_without_a_difference_all_walks_are_answered_alike(order, monkeypatch, capsys):
+    rows = prove(order, monkeypatch)
+
+    assert [row.good for row in rows] == [True] * 3, capsys.readouterr().out
+
+
+def test_a_divergence_is_reported_and_the_printed_command_shows_it(order, monkeypatch, capsys):
+    monkeypatch.setattr(lifecycle, "delete_messages", nothing)
+    sqlite = replace(order, on=("sqlite",))
+    [found] = prove(sqlite, monkeypatch)
+    told = capsys.readouterr().out
+    [again] = prove(sqlite, monkeypatch, found.command)
+
+    assert not found.good
+    assert f"repeat with: {found.command}" in told
+    assert not again.good
