@@ -360,6 +360,15 @@ async def test_a_plain_function_publishes_from_a_thread(store, admin):
     assert (await admin.counts()).published == 2
 
 
+async def test_a_function_that_returns_a_dispatcher_has_published_nothing(store, admin):
+    await emitted(store, each=1)
+
+    await pgqrs.dispatcher(store).to(pgqrs.dispatcher).run_until_idle()
+
+    [event] = await admin.unpublished()
+    assert "returned a dispatcher" in event.last_error
+
+
 async def test_an_error_that_no_database_can_hold_is_recorded_all_the_same(store, admin):
     await emitted(store, each=1)
 

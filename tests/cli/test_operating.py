@@ -95,6 +95,98 @@ async def test_the_outbox_is_published_by_what_a_file_names(live_store, command,
     assert sorted((tmp_path / "sent").read_text().splitlines()) == ["order.shipped 1", "order.shipped 2"]
 
 
+async def emit_two(store):
+    """Two runs, each with one event in the outbox."""
+
+    async def handler(ctx, n):
+        await ctx.emit("order.shipped", {"n": n})
+
+    await store.create_workflow("flow")
+    await flow.trigger_many([1, 2]).execute(store)
+    await execute(store, handler)
+
+
+SENDS = """
+import pathlib
+import pgqrs
+
+def send(event):
+    with pathlib.Path('sent').open('a') as file:
+        print(event.type, event.payload['n'], file=file)
+
+"""
+
+
+@pytest.mark.parametrize(
+    "where", ["shop.py:dispatcher", "shop.py", "shop.py:routes", "shop.py:typed", "shop.py:made"]
+)
+async def test_a_function_of_the_store_gives_the_dispatcher_as_in_dev(
+    live_store, command, tmp_path, monkeypatch, where
+):
+    """Each event was counted as published, and none was sent."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.py").write_text(
+        SENDS + "def dispatcher(store):\n    return pgqrs.dispatcher(store).to(send, types=['order.*'])\n\n"
+        "def routes(store):\n    return dispatcher(store)\n\n"
+        "def typed(on: pgqrs.Store):\n    return dispatcher(on)\n\n"
+        "def made(on) -> pgqrs.Dispatcher:\n    return dispatcher(on)\n"
+    )
+    await emit_two(live_store)
+
+    said = await command("outbox", "dispatch", where, "--once")
+
+    assert (said.code, "0 event(s) wait" in said.err) == (0, True)
+    assert sorted((tmp_path / "sent").read_text().splitlines()) == ["order.shipped 1", "order.shipped 2"]
+
+
+@pytest.mark.backends("sqlite")
+@pytest.mark.parametrize("name", ["send", "dispatcher", "publisher", "publisher.publish"])
+async def test_a_publisher_is_sent_the_events_whatever_its_name(live_store, command, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.py").write_text(
+        SENDS + "def dispatcher(event):\n    send(event)\n\n"
+        "class Publisher:\n    async def publish(self, event):\n        send(event)\n\npublisher = Publisher()\n"
+    )
+    await emit_two(live_store)
+
+    said = await command("outbox", "dispatch", f"shop.py:{name}", "--once")
+
+    assert said.code == 0
+    assert sorted((tmp_path / "sent").read_text().splitlines()) == ["order.shipped 1", "order.shipped 2"]
+
+
+@pytest.mark.backends("sqlite")
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("odd.py:dispatcher",), "must return a dispatcher"),
+        (("odd.py:Publisher",), "names the class Publisher"),
+        (("odd.py:three",), "does not take one event"),
+        (("odd.py:number",), "does not take one event"),
+        (("odd.py:routes",), "does not take one event"),
+        (("odd.py:fine", "--type", "order.*"), "leave --type out"),
+        (("empty.py",), "has no function `dispatcher(store)`"),
+    ],
+)
+async def test_what_neither_makes_a_dispatcher_nor_publishes_is_refused_and_no_event_is_lost(
+    live_store, command, tmp_path, monkeypatch, words, told
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.py").write_text("from pgqrs import dispatcher\n")
+    (tmp_path / "odd.py").write_text(
+        SENDS + "def dispatcher(store):\n    return None\n\n"
+        "def fine(store):\n    return pgqrs.dispatcher(store).to(send)\n\n"
+        "class Publisher:\n    def publish(self, event):\n        pass\n\n"
+        "def three(a, b, c):\n    pass\n\nnumber = 3\nroutes = {'*': 3}\n"
+    )
+    await emit_two(live_store)
+
+    said = await command("outbox", "dispatch", *words, "--once")
+
+    assert (said.code, told in said.err) == (2, True), said.err
+    assert (await pgqrs.admin(live_store).outbox.counts()).pending == 2
+
+
 @pytest.mark.backends("sqlite")
 @pytest.mark.parametrize(
     "words",

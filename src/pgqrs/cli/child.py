@@ -81,7 +81,7 @@ async def _serve(found: Any, workflows: dict[str, Any], where: str, concurrency:
     async with connect_with(Config()) as store:
         # Handed back at once: whoever comes next goes on from the last completed step.
         made = await worker(_process_name(), concurrency=concurrency).workflows(workflows).grace(0).create(store)
-        publishing = _dispatching(found, store)
+        publishing = _dispatching(found, where, store)
         _say(line, worker_id=made.worker_id, workflows=sorted(workflows), files=sorted(_files(where)))
         try:
             await made.poll_forever(signals=True)
@@ -89,14 +89,15 @@ async def _serve(found: Any, workflows: dict[str, Any], where: str, concurrency:
             await _stopped(publishing)
 
 
-def _dispatching(found: Any, store: Any) -> tuple[Any, asyncio.Task[None]] | None:
+def _dispatching(found: Any, where: str, store: Any) -> tuple[Any, asyncio.Task[None]] | None:
     """A function `dispatcher(store)` of the application's module gives the routes of its outbox."""
     from pgqrs.api.dispatcher import dispatcher as ours
+    from pgqrs.cli.dispatching import dispatcher_of
 
     make = getattr(found, "dispatcher", None) if isinstance(found, ModuleType) else None
     if make is ours or not callable(make):
         return None
-    made = make(store)
+    made = dispatcher_of(make, f"{where}:dispatcher", store)
     return made, asyncio.create_task(made.run_forever())
 
 

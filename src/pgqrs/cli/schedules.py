@@ -170,22 +170,24 @@ def dead(limit: Limit = 100) -> None:
 def dispatch(
     app: Annotated[
         str | None,
-        typer.Argument(help="module:name or file.py:name: a publisher, a function, or {'order.*': one}."),
+        typer.Argument(help="file.py:name: dispatcher(store), a publisher, or {'order.*': one}."),
     ] = None,
     url: Annotated[str | None, typer.Option("--to", help="POST each event to this URL, as a CloudEvent.")] = None,
     types: Annotated[list[str] | None, typer.Option("--type", help="Only these: 'order.*'; may be repeated.")] = None,
     once: Annotated[bool, typer.Option("--once", help="What is due now, then end.")] = False,
 ) -> None:
     """Publish what is in the outbox, until SIGTERM or Ctrl-C. PGQRS_OUTBOX_SECRET signs what goes to a URL."""
-    routes = _routes(app, url, types or ["*"])
+    if (app is None) == (url is None):
+        raise ConfigError("say where events go: --to URL, or file.py:name of what publishes them")
+    from pgqrs.cli.application import found_in
+
+    found, where = (_webhook(str(url)), str(url)) if app is None else (found_in(app), app)
 
     async def work(store: Store) -> None:
         from pgqrs.api.admin import admin
-        from pgqrs.api.dispatcher import dispatcher
+        from pgqrs.cli.dispatching import dispatcher_of
 
-        made = dispatcher(store)
-        for pattern, publisher in routes:
-            made = made.to(publisher, types=pattern)
+        made = dispatcher_of(found, where, store, types or ())
         await (made.run_until_idle() if once else made.run_forever(signals=True))
         left = await admin(store).outbox.counts()
         say(f"{left.pending:,} event(s) wait to be published, {left.dead:,} are dead")
@@ -193,18 +195,10 @@ def dispatch(
     with_store(work)
 
 
-def _routes(app: str | None, url: str | None, types: list[str]) -> list[tuple[list[str], Any]]:
-    """To whom which types go."""
-    if (app is None) == (url is None):
-        raise ConfigError("say where events go: --to URL, or file.py:name of what publishes them")
-    if url is not None:
-        from pgqrs.engine.publishers.http import HttpPublisher
+def _webhook(url: str) -> Any:
+    from pgqrs.engine.publishers.http import HttpPublisher
 
-        return [(types, HttpPublisher(url, secret=os.environ.get("PGQRS_OUTBOX_SECRET")))]
-    from pgqrs.cli.application import found_in
-
-    found = found_in(str(app))
-    return [([pattern], each) for pattern, each in found.items()] if isinstance(found, dict) else [(types, found)]
+    return HttpPublisher(url, secret=os.environ.get("PGQRS_OUTBOX_SECRET"))
 
 
 @outbox.command("replay")

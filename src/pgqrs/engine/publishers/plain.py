@@ -27,7 +27,10 @@ class CallablePublisher:
     async def publish(self, event: OutboxEvent) -> None:
         result = self._fn(event) if self._is_async else await in_thread(self._fn, event)
         if inspect.isawaitable(result):
-            await result
+            result = await result
+        if hasattr(result, "run_forever"):
+            # It took the event for a store, and sent nothing: that must not count as published.
+            raise ConfigError(f"{self!r} returned a dispatcher; a publisher takes an event and sends it")
 
     def __repr__(self) -> str:
         return f"CallablePublisher({getattr(self._fn, '__qualname__', self._fn)})"
