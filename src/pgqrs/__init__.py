@@ -34,7 +34,7 @@ _HOMES = {
     "engine.routes": "Publisher",
     "errors": """
         AlreadyCompleted ConfigError ConnectionFailed ExecutionFailed IdempotencyConflict InvalidTransition
-        LeaseLost NoActiveWorker NonDeterminism NotFound PauseError PayloadTooLarge PermanentError
+        LeaseLost NoActiveWorker NonDeterminism NotAllowedInStep NotFound PauseError PayloadTooLarge PermanentError
         PgqrsError PublishFailed QueueNotFound RunCancelled RunDeleted RunNotFound ScheduleNotFound
         SchemaMismatch SchemaNotInstalled SerializationError StepFailed StorePromoted TransientError
         WaitTimeout WorkflowNotFound

@@ -27,6 +27,8 @@ PgqrsError
 └── NonDeterminism              a replay asked for other steps than were recorded
 
 What handlers raise: PermanentError, TransientError, PauseError (also under PgqrsError).
+PermanentError
+└── NotAllowedInStep            a wait, a step or a child was asked for inside the body of a step
 
 Messages name the thing, what was wrong and the way out; fields carry the data, so that nobody parses text. Programs
 that cannot see the class (HTTP, scripts) get its `code_of`; `pgqrs explain CODE` says more about it.
@@ -253,6 +255,10 @@ class NonDeterminism(PgqrsError):
 
 class PermanentError(PgqrsError):
     """Raised by a handler: retrying will not help, end in ERROR."""
+
+
+class NotAllowedInStep(PermanentError):
+    """A wait, a step or a child was asked for inside the body of a step."""
 
 
 class TransientError(PgqrsError):

@@ -151,6 +151,11 @@ _ERRORS: dict[str, tuple[str, str, str]] = {
         "Your code raised it.",
         "Mend what the message names, then `pgqrs run restart ID`.",
     ),
+    "not-allowed-in-step": (
+        "A wait, a step or a child run was asked for inside the body of a step; the run ends in ERROR.",
+        "A step's body called `ctx.sleep`, `ctx.wait_for`, `ctx.spawn`, `ctx.step` or a decorated workflow.",
+        "Move the call out of the step, into the body of the workflow. Deploy that, then `pgqrs run restart ID`.",
+    ),
     "transient-error": (
         "A handler asked to be tried again later.",
         "Your code raised it; `retry_after` says when, else the usual backoff does.",
