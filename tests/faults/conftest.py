@@ -31,7 +31,7 @@ def lose_commit(monkeypatch):
             _statements.reset(before)
         if armed and armed[0] in seen:
             armed.clear()
-            raise postgres._Failed(ConnectionResetError("the reply was lost"), reply_lost=True)
+            raise postgres.Failed(ConnectionResetError("the reply was lost"), reply_lost=True)
         return result
 
     monkeypatch.setattr(postgres.PostgresDriver, "_perform_once", losing)

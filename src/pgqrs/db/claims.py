@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from pgqrs.db import lifecycle, settling, triggering
-from pgqrs.db.database import Database, Kind, OwnSession, Row, Transaction, store_call
+from pgqrs.db.database import Database, Kind, OwnSession, Row, Transaction, WorkFailed, drive, store_call
 from pgqrs.db.history import Emission, Happening, facts, tell
 from pgqrs.db.queries import load
 from pgqrs.db.tables import messages, runs
@@ -24,6 +24,7 @@ from pgqrs.errors import AlreadyCompleted, InvalidTransition
 from pgqrs.journal import EventType
 from pgqrs.types import RunStatus, StepStatus
 
+T = TypeVar("T")
 _SQL = load(__package__, "claims", pieces_of="tables/messages")
 
 
@@ -182,16 +183,34 @@ async def transact(
     step: StepRecord,
     work: Callable[[Transaction], Coroutine[Any, Any, tuple[str, Sequence[Emission]]]],
 ) -> str | None:
-    """The user's statements and the step's record commit together; None when the lease is lost."""
+    """The user's statements and the step's record commit together; None when the lease is lost.
+
+    WorkFailed holds what `work` raised: whatever its class, it is no trouble of the database's.
+    """
     if not await settling.hold(db, [fence]):
         return None
     if db.retried and (found := await _recorded(db, fence, step)) is not None:
         return found.output or "null"
-    output, emissions = await work(Transaction(cast(OwnSession, db)))
+    output, emissions = await _worked(cast(OwnSession, db), work)
     done = StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=output)
     await settling.record_steps(db, [Write(fence, (done,))])
     await tell(db, [], emissions)
     return output
+
+
+async def _worked(session: OwnSession, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
+    """Tells the user's errors from the engine's: if the connection broke, that is all that counts."""
+    try:
+        doing = work(Transaction(session))
+        # Driven here, too, so that a function that awaits something else is told so as the user's mistake.
+        result = await doing if session.dialect.is_postgres else drive(doing)
+    except Exception as error:
+        if session.trouble is None:
+            raise WorkFailed(error) from error
+    else:
+        if session.trouble is None:
+            return result
+    raise session.trouble
 
 
 async def _recorded(db: Database, fence: RunFence, step: StepRecord) -> RecordedStep | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -10,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from pgqrs import faults
 from pgqrs.db.dialect import Dialect
 from pgqrs.db.queries import Query
-from pgqrs.errors import PgqrsError
+from pgqrs.errors import ConfigError, PgqrsError
 from pgqrs.journal import Journal
 
 P = ParamSpec("P")
@@ -64,9 +65,25 @@ class Database(Protocol):
 class OwnSession(Database, Protocol):
     """A session of one of our own drivers, inside a unit of work: there a user's statements can run too."""
 
+    @property
+    def trouble(self) -> Exception | None:
+        """The error of a user's statement that is the engine's: the connection broke, or the disk is full.
+
+        It decides, whatever the user's function made of the error.
+        """
+        ...
+
     async def run_as_given(self, sql: str, arguments: Sequence[Any]) -> list[Row]:
         """A statement of the user's, with the database's own placeholders and under its usual settings."""
         ...
+
+
+# A statement that ends the transaction, or begins another; `rollback to` a savepoint does neither.
+_TRANSACTION_CONTROL = re.compile(
+    r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*"
+    r"(begin|start|commit|end|abort|prepare\s+transaction|rollback(?!(?:\s+(?:work|transaction))?\s+to\b))\b",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 class Transaction:
@@ -82,10 +99,24 @@ class Transaction:
 
     async def fetch(self, sql: str, *arguments: Any) -> list[Row]:
         """The rows. Placeholders are the database's own: `$1` on PostgreSQL, `?` on SQLite."""
+        if found := _TRANSACTION_CONTROL.match(sql):
+            raise ConfigError(
+                f"a function in ctx.transaction cannot run {found[1]!r}: the transaction commits together with the "
+                "step's record; return from the function to commit it, raise an error to roll it back"
+            )
         return await self._session.run_as_given(sql, arguments)
 
     async def execute(self, sql: str, *arguments: Any) -> None:
-        await self._session.run_as_given(sql, arguments)
+        """As `fetch`, for statements that give no rows."""
+        await self.fetch(sql, *arguments)
+
+
+class WorkFailed(Exception):
+    """The user's function in a transaction failed with `error`: not an error of the call, whatever its class."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(f"{type(error).__name__} in the user's function")
+        self.error = error
 
 
 class IntegrityViolation(PgqrsError):
@@ -135,4 +166,7 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
         result: T = stop.value
         return result
     work.close()
-    raise RuntimeError("a unit of work awaited something other than its own database")
+    raise RuntimeError(
+        "a unit of work awaited something other than its own database; a function in ctx.transaction may await "
+        "nothing but its transaction"
+    )

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from pgqrs.clock import microseconds
 from pgqrs.db import claims
-from pgqrs.db.database import Transaction
+from pgqrs.db.database import Transaction, WorkFailed
 from pgqrs.db.history import Emission
 from pgqrs.db.tables.runs import RecordedStep, origin
 from pgqrs.db.writes import StepRecord
@@ -250,6 +250,8 @@ class Context:
                 if output is None:
                     execution.lost = True
                     execution.check_alive()
+        except WorkFailed as failed:
+            raise failed.error from failed.error.__cause__
         finally:
             execution.finish()
         return decode(output or "null", return_type(work))

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from pgqrs import faults
 from pgqrs.clock import Clock
 from pgqrs.config import Config
-from pgqrs.db.database import Database, Kind, Row, drive
+from pgqrs.db.database import Database, Kind, Row, WorkFailed, drive
 from pgqrs.db.dialect import Dialect
 from pgqrs.db.driver import Owner
 from pgqrs.db.drivers.sqlite_file import SQLiteFile
@@ -71,6 +71,15 @@ class Session:
     journal: Journal
     dialect: Dialect = DIALECT
     retried: bool = False
+    # Whether an error of the library tells of the file, and not of the statement.
+    is_trouble: Callable[[BaseException], bool] = SQLiteFile.is_trouble
+    trouble: Exception | None = None
+    # Whether statements of the user's have run in this unit.
+    is_handed_over: bool = False
+
+    def begin_unit(self) -> None:
+        """Another unit of work on the same connection."""
+        self.trouble, self.is_handed_over = None, False
 
     async def fetch(self, query: Query, **params: Any) -> list[Row]:
         cursor = self._run(query, params)
@@ -84,7 +93,13 @@ class Session:
         return await work(self)
 
     async def run_as_given(self, sql: str, arguments: Sequence[Any]) -> list[Row]:
-        rows: list[Row] = self.connection.execute(sql, tuple(arguments)).fetchall()
+        self.is_handed_over = True
+        try:
+            rows: list[Row] = self.connection.execute(sql, tuple(arguments)).fetchall()
+        except Exception as error:
+            if self.trouble is None and self.is_trouble(error):
+                self.trouble = error
+            raise
         return rows
 
     def _run(self, query: Query, params: Mapping[str, Any]) -> Any:
@@ -210,7 +225,7 @@ class SQLiteDriver:
             session.connection.close()
 
     def _write_forever(self, connection: Any) -> None:
-        session = Session(connection, self.clock, self.journal)
+        session = Session(connection, self.clock, self.journal, is_trouble=self.file.is_trouble)
         while (job := self._writes.get()) is not None:
             stop = self._commit_together(session, job)
             if stop:
@@ -260,7 +275,7 @@ class SQLiteDriver:
                     stop = waiting is None
                     done += [waiting] if waiting is not None else []
             for each in done:
-                each.error = self.file.translated(error)
+                each.error = self._explained(session, error)
         _settle(done)
         return stop
 
@@ -279,7 +294,14 @@ class SQLiteDriver:
             _commit(session.connection)
         except BaseException as error:  # noqa: BLE001 - it belongs to the caller
             self._roll_back(session.connection)
-            job.error = self.file.translated(error, in_doubt=job.in_doubt)
+            job.error = self._explained(session, error, in_doubt=job.in_doubt)
+
+    def _explained(self, session: Session, error: BaseException, *, in_doubt: bool = False) -> BaseException:
+        """For the only unit of a transaction."""
+        if session.is_handed_over and isinstance(error, self.file.integrity_error):
+            # At the commit: we have no constraints that wait until then, so it is one of the user's.
+            return WorkFailed(error)
+        return self.file.translated(error, in_doubt=in_doubt)
 
     def _begin(self, connection: Any) -> None:
         # IMMEDIATE: a transaction that reads first and writes later could fail for good half way.
@@ -294,6 +316,7 @@ class SQLiteDriver:
     def _run_in_savepoint(self, session: Session, job: Job) -> None:
         """The job's own error stays with the job; an error that ended the whole transaction is raised."""
         connection = session.connection
+        session.begin_unit()
         connection.execute("savepoint unit")
         try:
             job.result = drive(job.work(session))

@@ -28,6 +28,12 @@ OLDEST_SQLITE = (3, 35, 0)
 # The commit stands in the log, but the disk did not confirm it. For us it is undone; yet should this process end
 # before the next commit goes over it, whoever opens the file then finds it whole, and takes it for done.
 UNCONFIRMED = (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
+# The primary codes of what no statement can be blamed for.
+TROUBLE = (
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY),
+    *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN),
+    *(sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOTADB),
+)
 
 _NOTHING_WRITTEN = "nothing of this call was written"
 
@@ -157,6 +163,11 @@ class SQLiteFile:
     def is_busy(error: Exception) -> bool:
         # The low byte is the primary code; the others say which kind of busy.
         return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+    @staticmethod
+    def is_trouble(error: BaseException) -> bool:
+        """Whether it tells of the file or the machine: an error of the engine's, whoever wrote the statement."""
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF in TROUBLE
 
     @staticmethod
     def is_unconfirmed(error: BaseException) -> bool:

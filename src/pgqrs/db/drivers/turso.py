@@ -32,6 +32,12 @@ class TursoFile(SQLiteFile):
             with suppress(FileExistsError):
                 make_for_owner(Path(f"{self.real_path}-wal"))
 
+    @staticmethod
+    def is_trouble(error: BaseException) -> bool:
+        # What its core lets through outside of its own tree tells of the file (IoError, DatabaseFull).
+        outside = type(error).__module__ == "turso" and not isinstance(error, turso.Error)
+        return outside or "busy" in str(error).lower() or "database is locked" in str(error).lower()
+
     def translated(self, error: BaseException, *, in_doubt: bool = False) -> BaseException:
         if type(error).__module__ == "turso" and not isinstance(error, turso.Error):
             # pyturso lets some errors of its core through (IoError, DatabaseFull), outside its own tree.

@@ -1,0 +1,102 @@
+"""What an error of PostgreSQL, or of its client, means for a call: try again, tell a person, or pass it on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import asyncpg
+
+from pgqrs.config import Config, masked
+from pgqrs.db.database import IntegrityViolation
+from pgqrs.errors import ConnectionFailed, PgqrsError, SchemaNotInstalled
+
+# The server said that the transaction is undone: running it again is always safe.
+UNDONE = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+# The server went away, is coming up, has no room, or has become a standby; the statement was refused.
+REFUSED = (
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.ReadOnlySQLTransactionError,
+    # A connection that was ended while it lay idle: asyncpg notices before it sends anything.
+    asyncpg.InternalClientError,
+)
+# The server's answer is no, for a reason outside this program.
+ACTED_ON = (
+    asyncpg.InsufficientPrivilegeError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.ProgramLimitExceededError,
+    asyncpg.OperatorInterventionError,  # statement_timeout, pg_cancel_backend
+    asyncpg.LockNotAvailableError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+)
+# The connection broke: what was sent last may have been carried out.
+BROKEN = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError, TimeoutError)
+
+# After these a connection does not go back into the pool: the next try shall reach a server that is there, and may
+# write. Nor after a timeout (the server may still be at it), nor after an argument that the client refused: the
+# statement is parsed then, its locks are taken, and no Sync has been sent.
+UNFIT = (*REFUSED, *BROKEN, asyncpg.DataError)
+
+
+class Failed(Exception):
+    """One try came to nothing, and another may do better."""
+
+    def __init__(self, error: Exception, *, reply_lost: bool) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.reply_lost = reply_lost
+
+
+def explained(error: Exception, config: Config, *, in_doubt: bool) -> Exception:
+    """What it means for the call: worth another try, something for a person, or an error of ours as it is."""
+    if isinstance(error, (*UNDONE, *REFUSED)):
+        return Failed(error, reply_lost=False)
+    if isinstance(error, asyncpg.IntegrityConstraintViolationError):
+        return IntegrityViolation(str(error))
+    if isinstance(error, BROKEN):
+        mistaken = isinstance(error, asyncpg.InterfaceError) and not _is_closed(error)
+        return error if mistaken else Failed(error, reply_lost=in_doubt)
+    return _refusal(error, config) if isinstance(error, asyncpg.PostgresError) else error
+
+
+def is_trouble(error: Exception, connection: Any) -> bool:
+    """Whether the error of a user's statement is the engine's: the connection broke, or a retry is all it takes.
+
+    The class alone does not tell: a foreign table raises what a broken connection raises, on one that is whole.
+    """
+    return connection.is_closed() or isinstance(error, (*UNDONE, *REFUSED, OSError, TimeoutError))
+
+
+def unreachable(config: Config, error: BaseException, *, ambiguous: bool = False) -> ConnectionFailed:
+    # Some client errors quote the DSN: its secrets must not travel in a message.
+    text = shown(error)
+    if config.dsn in text:
+        text = text.replace(config.dsn, masked(config.dsn))
+    if isinstance(error, asyncpg.ClientConfigurationError | ValueError):
+        text = type(error).__name__ + ": the DSN cannot be understood"
+    if isinstance(error, ConnectionRefusedError):
+        text += "; is PostgreSQL running there?"
+    return ConnectionFailed(f"cannot use {config.safe_dsn}: {text}", ambiguous=ambiguous)
+
+
+def shown(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _is_closed(error: asyncpg.InterfaceError) -> bool:
+    """asyncpg tells a closed connection and a wrong argument by the same class."""
+    text = str(error)
+    return "closed" in text or "closing" in text or "connection" in text
+
+
+def _refusal(error: asyncpg.PostgresError, config: Config) -> PgqrsError | asyncpg.PostgresError:
+    """Errors of the server that a person can act on; anything else is ours and goes up as it is."""
+    if isinstance(error, asyncpg.UndefinedTableError | asyncpg.UndefinedColumnError | asyncpg.InvalidSchemaNameError):
+        return SchemaNotInstalled(f"{error}; look at schema {config.schema!r} with `pgqrs schema verify`")
+    if isinstance(error, ACTED_ON):
+        return ConnectionFailed(f"{config.safe_dsn} refused: {error}; nothing of this call was written")
+    return error

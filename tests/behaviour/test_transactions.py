@@ -1,0 +1,246 @@
+"""`ctx.transaction`: an error of the user's function is the user's, whatever its class; a broken connection is not."""
+
+import asyncio
+import sqlite3
+
+import asyncpg
+import pytest
+
+import pgqrs
+from pgqrs.db.queries import Query
+from rig.databases import database
+
+ERRORS = [
+    OSError("no space in the user's bucket"),
+    TimeoutError("the user's service is slow"),
+    ConnectionResetError("the user's socket"),
+    pgqrs.ConnectionFailed("another store of the user's"),
+    pgqrs.LeaseLost("a message of the user's"),
+    pgqrs.SchemaNotInstalled("another database of the user's"),
+    asyncpg.DeadlockDetectedError("on a connection of the user's"),
+    asyncpg.InterfaceError("connection is closed"),
+    sqlite3.OperationalError("in a file of the user's"),
+    sqlite3.IntegrityError("in a file of the user's"),
+    ValueError("anything"),
+]
+LIBRARY = {"sqlite": "sqlite3", "postgres": "asyncpg", "turso": "turso"}
+
+
+@pytest.fixture
+async def ledger(store, config):
+    """A table of the user's, with its full name."""
+    name = f'"{config.schema}".ledger' if config.backend == "postgres" else "ledger"
+    await store.database.execute(Query("ledger", f"create table {name} (id integer primary key, amount integer)"))
+    return name
+
+
+@pytest.fixture
+def amounts(store, ledger):
+    async def read():
+        return [row[0] for row in await store.database.fetch(Query("amounts", f"select amount from {ledger}"))]
+
+    return read
+
+
+@pytest.fixture
+def attempt(run):
+    """Runs `work` in one transaction of a workflow; gives how often it was called, and what the handler caught."""
+
+    async def once(work):
+        calls = []
+        caught = []
+
+        async def counted(tx):
+            calls.append(1)
+            return await work(tx)
+
+        async def handler(ctx, params):
+            try:
+                return await ctx.transaction("work", counted)
+            except Exception as error:
+                caught.append(error)
+                raise
+
+        await run(handler, max_attempts=1)
+        return len(calls), caught[0] if caught else None
+
+    return once
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+async def test_an_error_of_the_users_function_is_the_users(attempt, ledger, amounts, error):
+    async def work(tx):
+        await tx.execute(f"insert into {ledger} values (1, 5)")
+        raise error
+
+    calls, caught = await attempt(work)
+
+    assert calls == 1
+    assert type(caught) is type(error)
+    assert str(caught) == str(error)
+    assert await amounts() == []
+
+
+async def test_a_missing_table_of_the_users_is_the_drivers_error(attempt, config):
+    async def work(tx):
+        await tx.execute("insert into nowhere values (1)")
+
+    calls, caught = await attempt(work)
+
+    assert calls == 1
+    assert type(caught).__module__.partition(".")[0] == LIBRARY[config.backend]
+    assert "nowhere" in str(caught)
+    if config.backend == "postgres":
+        assert type(caught) is asyncpg.UndefinedTableError
+    if config.backend == "sqlite":
+        assert type(caught) is sqlite3.OperationalError
+
+
+async def test_a_unique_violation_of_the_users_is_the_drivers_error(attempt, ledger, amounts, config):
+    async def work(tx):
+        await tx.execute(f"insert into {ledger} values (1, 5)")
+        await tx.execute(f"insert into {ledger} values (1, 6)")
+
+    calls, caught = await attempt(work)
+
+    assert calls == 1
+    assert type(caught).__module__.partition(".")[0] == LIBRARY[config.backend]
+    assert type(caught).__name__ in ("IntegrityError", "UniqueViolationError")
+    assert await amounts() == []
+
+
+async def test_a_typo_of_the_users_is_the_drivers_error(attempt, config):
+    async def work(tx):
+        await tx.execute("selekt 1")
+
+    calls, caught = await attempt(work)
+
+    assert calls == 1
+    assert type(caught).__module__.partition(".")[0] == LIBRARY[config.backend]
+
+
+@pytest.mark.backends("sqlite", "postgres")
+async def test_a_deferred_constraint_of_the_users_is_the_drivers_error(attempt, store, ledger, amounts, config):
+    entries = ledger.replace("ledger", "entries")
+    key = f"create table {entries} (id integer references {ledger} (id) deferrable initially deferred)"
+    await store.database.execute(Query("entries", key))
+
+    async def work(tx):
+        await tx.execute(f"insert into {ledger} values (1, 5)")
+        await tx.execute(f"insert into {entries} values (7)")
+
+    calls, caught = await attempt(work)
+
+    assert calls == 1
+    assert type(caught).__module__.partition(".")[0] == LIBRARY[config.backend]
+    assert type(caught).__name__ in ("IntegrityError", "ForeignKeyViolationError")
+    assert await amounts() == []
+
+
+@pytest.mark.backends("postgres")
+async def test_an_error_that_was_caught_but_undid_the_transaction_is_the_users(attempt, ledger, amounts):
+    """PostgreSQL refuses every further statement of a transaction in which one has failed."""
+
+    async def work(tx):
+        await tx.execute(f"insert into {ledger} values (1, 5)")
+        try:
+            await tx.execute(f"insert into {ledger} values (1, 6)")
+        except asyncpg.UniqueViolationError:
+            return "never mind"
+
+    calls, caught = await attempt(work)
+
+    assert calls == 1
+    assert type(caught) is asyncpg.UniqueViolationError
+    assert await amounts() == []
+
+
+@pytest.mark.backends("postgres")
+async def test_a_connection_that_breaks_in_the_users_statement_is_the_engines_trouble(attempt, ledger, amounts):
+    breaks = [True]
+
+    async def work(tx):
+        await tx.execute(f"insert into {ledger} values (1, 5)")
+        if breaks.pop():
+            breaks.append(False)
+            try:
+                await tx.execute("select pg_terminate_backend(pg_backend_pid())")
+            except asyncpg.PostgresError as error:
+                # Whatever the function makes of it.
+                raise ValueError("it is broken") from error
+
+    calls, caught = await attempt(work)
+
+    assert (calls, caught) == (2, None)
+    assert await amounts() == [5]
+
+
+@pytest.mark.parametrize("cache", [256, 0], ids=["direct", "as behind a pooler"])
+@pytest.mark.backends("postgres")
+async def test_the_users_statements_run_under_the_servers_usual_settings(config, cache):
+    usual = {"jit": "on", "enable_bitmapscan": "on", "enable_hashjoin": "off", "search_path": "shop, public"}
+    seen = {}
+
+    async def handler(ctx, params):
+        async def work(tx):
+            seen.update({name: (await tx.fetch(f"show {name}"))[0][0] for name in usual})
+            await tx.execute("set search_path = nowhere")
+            await tx.execute("set jit = on")
+
+        await ctx.transaction("work", work)
+
+    async with (
+        database(config.dsn, jit="on", enable_hashjoin="off", search_path="shop, public") as dsn,
+        pgqrs.connect(dsn, install=True, pool_size=2, statement_cache_size=cache) as store,
+    ):
+        await store.create_workflow("flow")
+        await pgqrs.workflow("flow").trigger().execute(store)
+        worker = await pgqrs.consumer("worker-1", 8080, "flow").handler(handler).create(store)
+        await worker.run_until_idle()
+        await worker.close()
+
+        assert seen == usual
+        if cache:
+            async with store.database._pool.acquire() as connection:
+                assert await connection.fetchval("show search_path") == "pg_catalog"
+                assert await connection.fetchval("show jit") == "off"
+
+
+@pytest.mark.parametrize(
+    "statement", ["commit", " ROLLBACK ;", "-- the end\nend", "begin", "abort", "/* a */ start transaction"]
+)
+async def test_the_function_cannot_end_the_transaction_itself(attempt, ledger, amounts, statement):
+    async def work(tx):
+        await tx.execute(f"insert into {ledger} values (1, 5)")
+        await tx.execute(statement)
+
+    calls, caught = await attempt(work)
+
+    assert calls == 1
+    assert isinstance(caught, pgqrs.ConfigError)
+    assert await amounts() == []
+
+
+@pytest.mark.backends("sqlite", "postgres")
+async def test_savepoints_are_the_users(attempt, ledger, amounts):
+    async def work(tx):
+        await tx.execute(f"insert into {ledger} values (1, 5)")
+        await tx.execute("savepoint mine")
+        await tx.execute(f"insert into {ledger} values (2, 6)")
+        await tx.execute("rollback to savepoint mine")
+        await tx.execute("release savepoint mine")
+
+    assert await attempt(work) == (1, None)
+    assert await amounts() == [5]
+
+
+@pytest.mark.backends("sqlite", "turso")
+async def test_a_function_that_awaits_something_else_is_told_so(attempt):
+    async def work(tx):
+        await asyncio.sleep(0)
+
+    calls, caught = await attempt(work)
+
+    assert calls == 1
+    assert isinstance(caught, RuntimeError)
+    assert "ctx.transaction" in str(caught)
