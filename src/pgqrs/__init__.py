@@ -34,8 +34,8 @@ _HOMES = {
     "engine.routes": "Publisher",
     "errors": """
         AlreadyCompleted ConfigError ConnectionFailed ExecutionFailed IdempotencyConflict InvalidTransition
-        LeaseLost NoActiveWorker NonDeterminism NotAllowedInStep NotFound PauseError PayloadTooLarge PermanentError
-        PgqrsError PublishFailed QueueNotFound RunCancelled RunDeleted RunNotFound ScheduleNotFound
+        LeaseLost NoActiveWorker NonDeterminism NotAllowedInStep NotFound NotRecorded PauseError PayloadTooLarge
+        PermanentError PgqrsError PublishFailed QueueNotFound RunCancelled RunDeleted RunNotFound ScheduleNotFound
         SchemaMismatch SchemaNotInstalled SerializationError StepFailed StorePromoted TransientError
         WaitTimeout WorkflowNotFound
     """,

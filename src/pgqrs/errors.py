@@ -16,7 +16,7 @@ PgqrsError
 ├── IdempotencyConflict         the key is taken by a run with another input
 ├── InvalidTransition           the thing is not in a state that allows this
 │   └── AlreadyCompleted
-├── StepFailed                  a replayed step whose error's class the handler's module does not know
+├── StepFailed                  stands in for a step's error whose class cannot be found
 ├── ExecutionFailed             the run that was waited for ended in ERROR
 ├── RunCancelled                the run that was waited for was cancelled
 ├── WaitTimeout
@@ -28,7 +28,8 @@ PgqrsError
 
 What handlers raise: PermanentError, TransientError, PauseError (also under PgqrsError).
 PermanentError
-└── NotAllowedInStep            a wait, a step or a child was asked for inside the body of a step
+├── NotAllowedInStep            a wait, a step or a child was asked for inside the body of a step
+└── NotRecorded                 an attribute of a step's error was used that could not be stored
 
 Messages name the thing, what was wrong and the way out; fields carry the data, so that nobody parses text. Programs
 that cannot see the class (HTTP, scripts) get its `code_of`; `pgqrs explain CODE` says more about it.
@@ -38,7 +39,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
@@ -181,13 +182,18 @@ class AlreadyCompleted(InvalidTransition):
 
 
 class StepFailed(PgqrsError):
-    """A step is on record as failed; `kind` is the name of the class that it failed with."""
+    """The recorded error of a step whose class this program cannot find, or cannot build.
 
-    def __init__(self, step_id: str, *, kind: str, message: str) -> None:
+    `kind` is the name of that class, `message` the text of the error, `attributes` those that could be stored. If the
+    class derives from one that can be found, so does this error: `except` clauses for it still work.
+    """
+
+    def __init__(self, step_id: str, *, kind: str, message: str, attributes: Mapping[str, Any] | None = None) -> None:
         super().__init__(f"step {step_id!r} failed with {kind}: {message}")
         self.step_id = step_id
         self.kind = kind
         self.message = message
+        self.attributes = dict(attributes or {})
 
 
 class ExecutionFailed(PgqrsError):
@@ -259,6 +265,14 @@ class PermanentError(PgqrsError):
 
 class NotAllowedInStep(PermanentError):
     """A wait, a step or a child was asked for inside the body of a step."""
+
+
+class NotRecorded(PermanentError, AttributeError):
+    """A handler used an attribute of a step's error that could not be stored; `attribute` names it."""
+
+    def __init__(self, message: str, *, attribute: str) -> None:
+        super().__init__(message)
+        self.attribute = attribute
 
 
 class TransientError(PgqrsError):

@@ -102,9 +102,14 @@ _ERRORS: dict[str, tuple[str, str, str]] = {
         "Take the result: `pgqrs run result ID`. To run it again from the start: `pgqrs run reset ID`.",
     ),
     "step-failed": (
-        "A step is on record as failed, and the handler's module does not know the class of its error.",
-        "A replay raises the recorded error once more; its class was not found by name, so this one stands for it.",
-        "Catch StepFailed and look at its `kind`, or import the class where the handler is defined.",
+        "Stands in for the error of a step whose class this program cannot find or cannot build.",
+        "The class is local to a function, was removed, or is one of a module that the program does not import.",
+        "Catch StepFailed and look at its `kind` and `attributes`, or define the class at the top level of a module.",
+    ),
+    "not-recorded": (
+        "A handler used an attribute of a step's error that is not in the record.",
+        "The value cannot be stored (a response, a socket, a class without annotation), or is too large.",
+        "Read the attribute inside the step; raise an error with the data that the handler needs, or return it.",
     ),
     "execution-failed": (
         "The run that was waited for has ended in ERROR.",
