@@ -1,5 +1,6 @@
 """The checker finds what was broken by hand, names exactly that, and finds nothing where all is well."""
 
+import asyncio
 import sqlite3
 from contextlib import closing
 
@@ -67,6 +68,46 @@ async def test_nothing_is_broken_where_everything_has_happened_and_each_crime_is
             report = await after(store, *prepared, *CRIMES[question.query])
             assert {each.code for each in report} == {question.code}, f"{question.query}: {report}"
             assert question.fact in [each.fact for each in report], f"{question.query}: {report}"
+
+
+async def test_a_run_that_waits_for_several_things_is_awake_when_one_has_come(store, run):
+    """The wait is one of several that `waiting_for` names, in whatever place."""
+
+    async def handler(ctx, params):
+        return await asyncio.gather(*(ctx.wait_for(name) for name in ("stop", "go", "going")))
+
+    waiting = await run(handler)
+    signal = """insert into pgqrs_signals (run_id, name, payload, created_at)
+        select run_id, '{}', cast('1' as {{json}}), paused_at from pgqrs_workflow_runs"""
+    reports = {name: await after(store, signal.format(name)) for name in ("stop", "go", "going", "other")}
+
+    awake = "a run that waits for a signal which has come is awake"
+    found = {name: [(each.fact, each.what) for each in report] for name, report in reports.items()}
+    expected = [(awake, (f"run {waiting.run_id}",))]
+    assert found == {"stop": expected, "go": expected, "going": expected, "other": []}
+
+
+async def test_a_parent_of_several_children_that_have_all_ended_is_awake(store, run):
+    await store.create_workflow("child")
+
+    async def handler(ctx, params):
+        return await ctx.map("child", [1, 2])
+
+    parent = await run(handler)
+    child = "(select {}(run_id) from pgqrs_workflow_runs where parent_run_id is not null)"
+    end = (
+        "delete from pgqrs_messages where run_id = {}",
+        "update pgqrs_workflow_runs set status = 'CANCELLED', completed_at = updated_at where run_id = {}",
+    )
+    first = [each.format(child.format("min")) for each in end]
+    both = [*first, *(each.format(child.format("max")) for each in end)]
+
+    assert await after(store, *first) == []
+    assert [(each.fact, each.what) for each in await after(store, *both)] == [
+        ("a parent whose children have all ended is awake", (f"run {parent.run_id}",))
+    ]
+    either = "update pgqrs_workflow_runs set waiting_for = 'any of ' || waiting_for where parent_run_id is null"
+    assert [each.what for each in await after(store, either, *first)] == [(f"run {parent.run_id}",)]
 
 
 @pytest.mark.backends("sqlite")

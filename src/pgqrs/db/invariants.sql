@@ -21,6 +21,16 @@ r.status = 'PAUSED'
   and m.visible_after > {shift r.paused_at by 5.0}
   and m.visible_after < {shift r.paused_at by :put_away}
 
+-- name: _waits
+-- What a run waits for, each between two commas: it may be several things, of which any or all are needed.
+', ' || replace(r.waiting_for, 'any of ', '') || ', '
+
+-- name: _is_waited_for
+-- A child; `replace` is the one way to look for a text that all databases have.
+c.parent_run_id = r.run_id
+  and c.parent_run_id is not null
+  and replace({include _waits}, ', run ' || c.run_id || ', ', '') <> {include _waits}
+
 -- name: tables_in_use
 select 'pgqrs_messages' as name where exists (select 1 from pgqrs_messages)
 union all
@@ -69,7 +79,7 @@ cross join pgqrs_workflow_runs as r
 cross join pgqrs_messages as m
 where s.consumed_at is null
   and r.run_id = s.run_id
-  and r.waiting_for = s.name
+  and replace({include _waits}, ', ' || s.name || ', ', '') <> {include _waits}
   and {include _waits_long}
   and m.visible_after > {shift s.created_at by 5.0}
   and exists (
@@ -82,23 +92,35 @@ where s.consumed_at is null
 limit :most;
 
 -- name: children_that_woke_nobody
--- The last child to end makes its parent visible then; a parent that begins to wait afterwards, at once.
+-- The last child to end makes its parent visible then, or any of those that are waited for, where one is enough; a
+-- parent that begins to wait afterwards, at once.
 select r.run_id
 from pgqrs_workflow_runs as r
 cross join pgqrs_messages as m
 where {include _waits_long}
   and exists (
     select 1 from pgqrs_workflow_runs as c
-    where c.parent_run_id = r.run_id and c.parent_run_id is not null and r.waiting_for = 'run ' || c.run_id
+    where {include _is_waited_for}
   )
-  and not exists (
-    select 1 from pgqrs_workflow_runs as c
-    where c.parent_run_id = r.run_id
-      and c.parent_run_id is not null
-      and (
-        (c.status in ('PENDING', 'RUNNING', 'PAUSED') and c.deleted_at is null)
-        or m.visible_after <= {shift c.updated_at by 5.0}
+  and (
+    not exists (
+      select 1 from pgqrs_workflow_runs as c
+      where c.parent_run_id = r.run_id
+        and c.parent_run_id is not null
+        and (
+          (c.status in ('PENDING', 'RUNNING', 'PAUSED') and c.deleted_at is null)
+          or m.visible_after <= {shift c.updated_at by 5.0}
+        )
+    )
+    or (
+      r.waiting_for like 'any of %'
+      and exists (
+        select 1 from pgqrs_workflow_runs as c
+        where {include _is_waited_for}
+          and (c.status in ('SUCCESS', 'ERROR', 'CANCELLED') or c.deleted_at is not null)
+          and m.visible_after > {shift c.updated_at by 5.0}
       )
+    )
   )
 limit :most;
 

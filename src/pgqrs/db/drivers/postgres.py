@@ -17,7 +17,7 @@ from pgqrs.config import Config
 from pgqrs.db.database import Database, Kind, Row, WorkFailed
 from pgqrs.db.dialect import Dialect
 from pgqrs.db.driver import Owner
-from pgqrs.db.drivers.postgres_errors import BROKEN, UNFIT, Failed, explained, shown, unreachable
+from pgqrs.db.drivers.postgres_errors import BROKEN, UNFIT, Failed, explained, given_up, shown, unreachable
 from pgqrs.db.drivers.postgres_hints import Listener, Notifier, arrives
 from pgqrs.db.drivers.postgres_lineage import Lineage
 from pgqrs.db.drivers.postgres_pool import ConnectionPool
@@ -129,7 +129,7 @@ class PostgresDriver:
                     ) from error
                 reply_lost = reply_lost or lost
                 if time.monotonic() > deadline:
-                    raise unreachable(self._config, error, ambiguous=reply_lost) from error
+                    raise given_up(self._config, error, ambiguous=reply_lost) from error
                 log.debug("try %d failed (%s), trying again", attempt, shown(error))
                 await asyncio.sleep(_RETRY.delay(attempt))
 

@@ -12,6 +12,13 @@ from pgqrs.errors import ConnectionFailed, PgqrsError, SchemaNotInstalled
 
 # The server said that the transaction is undone: running it again is always safe.
 UNDONE = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+# So do these: a timeout of the server's, or a person, ended the statement or the transaction.
+STOPPED = (
+    asyncpg.QueryCanceledError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.TransactionTimeoutError,
+)
 # The server went away, is coming up, has no room, or has become a standby; the statement was refused.
 REFUSED = (
     asyncpg.CannotConnectNowError,
@@ -27,9 +34,7 @@ ACTED_ON = (
     asyncpg.InsufficientPrivilegeError,
     asyncpg.InsufficientResourcesError,
     asyncpg.ProgramLimitExceededError,
-    asyncpg.OperatorInterventionError,  # statement_timeout, pg_cancel_backend
-    asyncpg.LockNotAvailableError,
-    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.OperatorInterventionError,
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
 )
@@ -39,7 +44,10 @@ BROKEN = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError, Time
 # After these a connection does not go back into the pool: the next try shall reach a server that is there, and may
 # write. Nor after a timeout (the server may still be at it), nor after an argument that the client refused: the
 # statement is parsed then, its locks are taken, and no Sync has been sent.
-UNFIT = (*REFUSED, *BROKEN, asyncpg.DataError)
+UNFIT = (
+    *(*REFUSED, *BROKEN, asyncpg.DataError),
+    *(asyncpg.IdleInTransactionSessionTimeoutError, asyncpg.TransactionTimeoutError),
+)
 
 
 class Failed(Exception):
@@ -53,7 +61,7 @@ class Failed(Exception):
 
 def explained(error: Exception, config: Config, *, in_doubt: bool) -> Exception:
     """What it means for the call: worth another try, something for a person, or an error of ours as it is."""
-    if isinstance(error, (*UNDONE, *REFUSED)):
+    if isinstance(error, (*UNDONE, *STOPPED, *REFUSED)):
         return Failed(error, reply_lost=False)
     if isinstance(error, asyncpg.IntegrityConstraintViolationError):
         return IntegrityViolation(str(error))
@@ -69,6 +77,16 @@ def is_trouble(error: Exception, connection: Any) -> bool:
     The class alone does not tell: a foreign table raises what a broken connection raises, on one that is whole.
     """
     return connection.is_closed() or isinstance(error, (*UNDONE, *REFUSED, OSError, TimeoutError))
+
+
+def given_up(config: Config, error: Exception, *, ambiguous: bool) -> ConnectionFailed:
+    """After the last try of a call."""
+    if not ambiguous and isinstance(error, (*UNDONE, *STOPPED)):
+        return ConnectionFailed(
+            f"the call was cancelled by the server {config.safe_dsn} each time for {config.retry_seconds:g} s: "
+            f"{error}; nothing of this call was written"
+        )
+    return unreachable(config, error, ambiguous=ambiguous)
 
 
 def unreachable(config: Config, error: BaseException, *, ambiguous: bool = False) -> ConnectionFailed:
