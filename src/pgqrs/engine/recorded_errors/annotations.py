@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
-import functools
 import sys
 import types
 import typing
@@ -19,65 +19,91 @@ import msgspec
 from pgqrs.engine.recorded_errors.classes import members_of, mro_of
 from pgqrs.engine.recorded_errors.imports import namespace_of
 
-_PLAIN = frozenset(
-    {type(None), bool, int, float, complex, str, bytes, bytearray, datetime, date, time, timedelta, Decimal, UUID}
+_PLAIN = (
+    type(None),
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    bytearray,
+    datetime,
+    date,
+    time,
+    timedelta,
+    Decimal,
+    UUID,
 )
-_CONTAINERS = frozenset({list, dict, tuple, set, frozenset})
+_CONTAINERS = (list, dict, tuple, set, frozenset)
 # What msgspec calls, or has Python call, while it builds an instance.
-_HOOKS = ("__post_init__", "__new__", "__init__", "__setattr__", "__getattribute__", "__missing__", "__set_name__")
+_HOOKS = ("__post_init__", "__new__", "__init__", "__setattr__", "__getattribute__", "__del__")
+_NOT_WRITTEN = frozenset({"builtins", "enum", "msgspec", "msgspec._core", None})
+# The parts of an expression that only names types: no call, no lambda.
+_NAMING = (
+    *(ast.Expression, ast.Name, ast.Load, ast.Attribute, ast.Subscript, ast.Constant),
+    *(ast.Tuple, ast.List, ast.BinOp, ast.BitOr),
+)
+
+# By identity: the hash of a class may be a metaclass's. The value keeps the class alive, and so its id.
+_known: dict[int, tuple[type, dict[str, Any]]] = {}
 
 
-@functools.lru_cache(maxsize=512)
 def annotated_types(kind: type) -> dict[str, Any]:
     """Return the types that a class, or its `__init__`, annotates its attributes with, if they run no code of theirs.
 
     The nearest class wins. An annotation that cannot be evaluated now is none.
     """
+    known = _known.get(id(kind))
+    if known is None:
+        known = _known[id(kind)] = (kind, _annotated_types(kind))
+    return known[1]
+
+
+def _annotated_types(kind: type) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for each in mro_of(kind)[:-1]:
-        namespace = namespace_of(sys.modules.get(each.__module__)) or {}
+    for each in mro_of(kind):
         function = members_of(each).get("__init__")
-        annotations = {
-            **(getattr(function, "__annotations__", {}) if type(function) is types.FunctionType else {}),
-            **_own_annotations(each),
-        }
-        scope = getattr(function, "__globals__", namespace)
+        annotations = members_of(each).get("__annotations__", {})
+        module = members_of(each).get("__module__")
+        scope = (namespace_of(sys.modules.get(module)) if type(module) is str else None) or {}
+        if type(function) is types.FunctionType:
+            # A class made in a function, or in a module that is not in sys.modules, has its names there.
+            scope = function.__globals__
+            annotations = {**function.__annotations__, **annotations}
         for name, hint in annotations.items():
             if name not in found and name != "return":
                 found[name] = _evaluated(hint, scope, dict(members_of(each)))
     return {name: hint for name, hint in found.items() if hint is not None and is_inert(hint)}
 
 
-def _own_annotations(kind: type) -> dict[str, Any]:
-    annotations = members_of(kind).get("__annotations__", {})
-    return annotations if type(annotations) is dict else {}
-
-
 def _evaluated(hint: Any, scope: dict[str, Any], inner: dict[str, Any]) -> Any:
-    holder = types.SimpleNamespace(__annotations__={"it": hint})
     try:
+        if isinstance(hint, str) and not all(
+            isinstance(part, _NAMING) for part in ast.walk(ast.parse(hint, mode="eval"))
+        ):
+            return None
+        holder = types.SimpleNamespace(__annotations__={"it": hint})
         return typing.get_type_hints(holder, scope, inner)["it"]
     except Exception:  # noqa: BLE001 - annotations are the user's expressions
         return None
 
 
-def is_inert(hint: Any, _around: frozenset[Any] = frozenset()) -> bool:
+def is_inert(hint: Any, _around: tuple[type, ...] = ()) -> bool:
     """Tell whether values of a type can be built from plain data without calling any code of the type's own."""
-    if hint in _PLAIN or hint in _CONTAINERS or hint is Any or hint in _around:
+    if hint is Any or any(hint is each for each in (*_PLAIN, *_CONTAINERS, *_around)):
         return True
     origin = typing.get_origin(hint)
     if origin is typing.Literal:
         return True
-    if origin in (typing.Union, types.UnionType, *_CONTAINERS):
+    if any(origin is each for each in (typing.Union, types.UnionType, *_CONTAINERS)):
         return all(part is ... or is_inert(part, _around) for part in typing.get_args(hint))
+    if type(hint) is EnumType:
+        return not any("_missing_" in members_of(each) for each in _written(hint))
     if not issubclass(type(hint), type):
         return False
-    if issubclass(type(hint), EnumType):
-        return type(hint) is EnumType and not any(
-            name in members_of(each) for each in mro_of(hint) if each.__module__ != "enum" for name in ("_missing_",)
-        )
     fields = _fields(hint)
-    return fields is not None and all(is_inert(field, _around | {hint}) for field in fields)
+    return fields is not None and all(is_inert(field, (*_around, hint)) for field in fields)
 
 
 def _fields(kind: type) -> list[Any] | None:
@@ -98,12 +124,14 @@ def _fields(kind: type) -> list[Any] | None:
         hints = typing.get_type_hints(kind)
     except Exception:  # noqa: BLE001 - as above
         return None
+    if any(type(members_of(each).get(name)) is property for each in _written(kind) for name in hints):
+        return None
     return list(hints.values())
 
 
 def _written(kind: type) -> Iterator[type]:
     """Yield the classes that a user wrote, of those that a class is made of."""
-    return (each for each in mro_of(kind) if each not in (object, tuple, msgspec.Struct))
+    return (each for each in mro_of(kind) if members_of(each).get("__module__") not in _NOT_WRITTEN)
 
 
 def same(one: Any, other: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 from collections.abc import Sequence
 from types import MemberDescriptorType
 from typing import Any
@@ -43,6 +44,9 @@ _FIELDS: dict[type[BaseException], dict[str, type]] = {
     UnicodeTranslateError: {"encoding": str, "object": str, "start": int, "end": int, "reason": str},
 }
 
+# OSError(None, "x") has these, and OSError() has not; both are None to read, but its text differs.
+_BY_PAIR = ("errno", "strerror")
+
 _args = BaseException.__dict__["args"]
 _cause = BaseException.__dict__["__cause__"]
 _context = BaseException.__dict__["__context__"]
@@ -63,8 +67,11 @@ def builtin_base(kind: type) -> type[BaseException]:
 def make(kind: type[BaseException], *, message: str, exceptions: Sequence[BaseException]) -> BaseException:
     """Make an instance without calling `__new__` or `__init__` of its class.
 
-    Raises TypeError if the class keeps data of its own in C, so that only its own `__new__` can make one.
+    Raises TypeError if the class keeps data of its own in C, so that only its own `__new__` can make one, and if it
+    has a `__del__`, which would run.
     """
+    if any("__del__" in members_of(each) for each in mro_of(kind)):
+        raise TypeError("a class with __del__ runs code when its instances go")
     base: Any = builtin_base(kind)
     if is_below(base, BaseExceptionGroup):
         made = BaseExceptionGroup.__new__(kind, message, list(exceptions))  # type: ignore[type-var]
@@ -142,7 +149,7 @@ def fields_of(error: BaseException) -> dict[str, Any]:
             value = descriptor.__get__(error)
         except (AttributeError, TypeError):  # not set
             continue
-        if value is not None and kind in (object, type(value)):
+        if (value is not None and kind in (object, type(value))) or (name in _BY_PAIR and len(args_of(error)) == 2):
             found[name] = value
     return found
 
@@ -153,8 +160,9 @@ def set_fields(error: BaseException, fields: dict[str, Any]) -> None:
         return
     for name, (descriptor, kind) in _descriptors(type(error)).items():
         value = fields.get(name)
-        if value is not None and kind in (object, type(value)):
-            descriptor.__set__(error, value)
+        if (value is not None and kind in (object, type(value))) or (name in _BY_PAIR and name in fields):
+            with contextlib.suppress(TypeError, ValueError, OverflowError):
+                descriptor.__set__(error, value)
 
 
 def _in_range(fields: dict[str, Any]) -> bool:

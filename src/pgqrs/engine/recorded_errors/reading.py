@@ -41,7 +41,7 @@ class Reader:
         held = {place: self._held(each) for place, each in record.held.items()}
         fields = {name: _plain(raw) for name, raw in record.fields.items()} | _at("fields.", held)
         attributes = self._attributes(record, type(error), held)
-        unstored = _unstored(record)
+        unstored = _unstored(record, _owner(record, attributes))
         if is_stand_in:
             self._fill_stand_in(error, record, attributes, unstored["attributes"])
         else:
@@ -146,13 +146,19 @@ def _at(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
     return {place[len(prefix) :]: value for place, value in values.items() if place.startswith(prefix)}
 
 
-def _unstored(record: ErrorRecord) -> dict[str, dict[str, Unrecorded]]:
+def _owner(record: ErrorRecord, attributes: dict[str, Any]) -> str:
+    """Return the name of the class that an error was raised with, also if a stand-in of it was recorded."""
+    kind = attributes.get("kind") if record.type == StepFailed.__name__ else record.type
+    return str(kind).rpartition(".")[2]
+
+
+def _unstored(record: ErrorRecord, owner: str) -> dict[str, dict[str, Unrecorded]]:
+    """Return placeholders for the attributes of the class `owner`, and for its fields, that were not recorded."""
     found: dict[str, dict[str, Unrecorded]] = {"attributes": {}, "fields": {}}
     for place, kind in record.unstored.items():
         where, _, name = place.partition(".")
         if where in found and name != _NOTES:
-            of = f"{record.type}.{name}"
-            found[where][name] = Unrecorded(of, kind, large=place in record.too_large)
+            found[where][name] = Unrecorded(f"{owner}.{name}", kind, large=place in record.too_large)
     return found
 
 

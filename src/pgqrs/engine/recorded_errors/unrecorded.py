@@ -37,11 +37,15 @@ class Unrecorded:
 
 def _refuse(held: Unrecorded, *_args: Any) -> NoReturn:
     of, kind, large = details_of(held)
-    why = f"this {kind} is too large" if large else f"a {kind} cannot be stored"
+    why = f"this {kind} is too large" if large else f"{_article(kind)} {kind} cannot be stored"
     raise NotRecorded(
         f"{of} was not recorded, because {why}; read it inside the step and raise or return what you need",
         attribute=of,
     )
+
+
+def _article(noun: str) -> str:
+    return "an" if noun[:1] in "aeiouAEIO" else "a"
 
 
 def details_of(held: Unrecorded) -> tuple[str, str, bool]:

@@ -57,7 +57,7 @@ class Writer:
         self._bytes = 0
 
     def record(self, error: BaseException) -> ErrorRecord:
-        record = self._write(error, 0) or ErrorRecord()
+        record = self._write(_as_a_coroutine_raises(error), 0) or ErrorRecord()
         self._check(record)
         return record
 
@@ -210,6 +210,15 @@ class Writer:
             if can_be_extended(each) and self._program.knows(each):
                 chosen.append(each)
                 yield self._program.name(each)
+
+
+def _as_a_coroutine_raises(error: BaseException) -> BaseException:
+    """Return a StopIteration as Python does when one leaves a coroutine (PEP 479): no `await` could raise it."""
+    if not is_below(type(error), StopIteration) and not is_below(type(error), StopAsyncIteration):
+        return error
+    wrapped = RuntimeError(f"step raised {name_of(type(error))}")
+    wrapped.__cause__ = wrapped.__context__ = error
+    return wrapped
 
 
 def _attributes(error: BaseException) -> dict[str, Any]:
