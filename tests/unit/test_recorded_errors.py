@@ -56,6 +56,10 @@ class Busy(Exception):
         return f"busy: {type(self.lock).__name__} of {len(self.lock.holders)}"
 
 
+class Both(Busy, MemoryError):
+    pass
+
+
 class Lock:
     holders = (1, 2)
 
@@ -354,6 +358,10 @@ def test_a_stand_in_stays_what_it_is_when_it_is_recorded_again():
     assert str(again(back)) == str(back) == "step 'pay' failed with Unknown: 'x'"
     assert type(again(back)) is type(back)
     assert vars(again(back)) == vars(back)
+
+
+def test_an_error_of_several_classes_comes_back():
+    assert type(again(Both("x"))) is Both
 
 
 def test_an_error_that_only_its_own_code_can_make_has_a_stand_in():

@@ -47,6 +47,7 @@ _FIELDS: dict[type[BaseException], dict[str, type]] = {
 # OSError(None, "x") has these, and OSError() has not; both are None to read, but its text differs.
 _BY_PAIR = ("errno", "strerror")
 
+_base = vars(type)["__base__"]
 _args = BaseException.__dict__["args"]
 _cause = BaseException.__dict__["__cause__"]
 _context = BaseException.__dict__["__context__"]
@@ -60,8 +61,13 @@ def _is_builtin(kind: type) -> bool:
 
 
 def builtin_base(kind: type) -> type[BaseException]:
-    """Return the nearest class of Python itself that a class of errors is made of."""
-    return next(each for each in mro_of(kind) if _is_builtin(each))
+    """Return the class of Python itself that gives a class its form in memory, and so has to make its instances.
+
+    It is not always the first of the MRO: MemoryError would refuse to make a `class E(Mine, MemoryError)`.
+    """
+    while not _is_builtin(kind):
+        kind = _base.__get__(kind)
+    return kind
 
 
 def make(kind: type[BaseException], *, message: str, exceptions: Sequence[BaseException]) -> BaseException:
