@@ -34,7 +34,7 @@ MUTANTS = (
             Edit(
                 "db/drivers/sqlite.py",
                 "                self._run_in_savepoint(session, job)\n                job = None\n",
-                "                self._run_in_savepoint(session, job)\n                _settle([job])\n"
+                "                self._run_in_savepoint(session, job)\n                settle([job])\n"
                 "                job = None\n",
             ),
         ),

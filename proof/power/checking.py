@@ -8,7 +8,7 @@ from pathlib import Path
 from pgqrs.clock import DatabaseClock
 from pgqrs.db import invariants
 from pgqrs.db.database import drive
-from pgqrs.db.drivers.sqlite import Session
+from pgqrs.db.drivers.sqlite_session import Session
 from pgqrs.journal import Journal
 from proof.power.workload import DATABASE, DOOMED, KEYS, PAYLOADS, SAID
 

@@ -13,6 +13,7 @@ import pgqrs
 from pgqrs.clock import DatabaseClock
 from pgqrs.db.database import Kind
 from pgqrs.db.drivers.sqlite import SQLiteDriver
+from pgqrs.db.drivers.sqlite_file import SQLiteFile
 from pgqrs.db.queries import Query
 
 
@@ -295,3 +296,91 @@ async def test_a_close_that_is_cancelled_still_ends_the_threads(tmp_path):
     await store.close()
 
     assert of_stores(before) == []
+
+
+class Faulty:
+    """A connection on which some statements raise what nobody has thought of."""
+
+    def __init__(self, connection, *statements):
+        self._connection = connection
+        self.statements = list(statements)
+
+    def execute(self, sql, *parameters):
+        if sql in self.statements:
+            self.statements.remove(sql)
+            raise MemoryError(f"no memory for {sql}")
+        return self._connection.execute(sql, *parameters)
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+
+@pytest.mark.parametrize(
+    "statement", ["pragma synchronous = full", "rollback to unit", "release unit", "savepoint unit"]
+)
+async def test_whatever_happens_in_the_writer_later_calls_are_served(tmp_path, monkeypatch, statement):
+    """An error that got out of the writer's thread ended it, and every later call waited for ever."""
+    config = pgqrs.Config(f"sqlite:///{tmp_path / 'app.db'}")
+    connect = SQLiteFile.connect
+    faulty = []
+
+    def connected(self):
+        faulty.append(Faulty(connect(self)))
+        return faulty[-1]
+
+    monkeypatch.setattr(SQLiteFile, "connect", connected)
+    async with asyncio.timeout(20):
+        db = await SQLiteDriver.open(config, DatabaseClock())
+        await db.execute(Query("create", "create table t (n integer primary key, x text check (x <> 'poison'))"))
+        faulty[0].statements += [statement] * 2
+
+        lease = db.perform(lambda unit: unit.execute(INSERT, x="a"), kind=Kind.LEASE, idempotent=True)
+        ends = await asyncio.gather(lease, return_exceptions=True)
+        others = [db.execute(INSERT, x=x) for x in ("b", "poison", "c")]
+        ends += await asyncio.gather(*others, return_exceptions=True)
+        written = sum(1 for end in ends if end == 1)
+        doubtful = sum(1 for end in ends if getattr(end, "ambiguous", False))
+
+        assert await db.execute(INSERT, x="later") == 1
+        assert written + 1 <= await count(db) <= written + 1 + doubtful
+        rows = await db.perform(
+            lambda unit: unit.fetch(Query("synchronous", "pragma synchronous")), kind=Kind.UNIT, idempotent=True
+        )
+        assert rows == [(2,)]
+        await db.close()
+
+
+async def test_a_bug_in_the_writer_is_told_to_those_who_wait(db, monkeypatch):
+    def broken(_session, _job):
+        raise ZeroDivisionError("a bug")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(db, "_commit_together", broken)
+        with pytest.raises(pgqrs.ConnectionFailed, match="a bug") as caught:
+            await asyncio.wait_for(db.execute(INSERT, x="a"), 10)
+    assert caught.value.ambiguous
+
+    assert await asyncio.wait_for(db.execute(INSERT, x="b"), 10) == 1
+
+
+async def test_a_reader_whose_transaction_does_not_end_is_replaced(db, monkeypatch):
+    async def leave_it_open(unit):
+        # As after an error that the reader did not expect: the next `begin` would be refused for ever.
+        unit.connection = Faulty(unit.connection, "rollback")
+        return await unit.fetch(COUNT)
+
+    for _ in range(4):
+        with pytest.raises(MemoryError):
+            await db.perform(leave_it_open, kind=Kind.READ, idempotent=True)
+    for _ in range(4):
+        assert await db.perform(lambda unit: unit.fetch(COUNT), kind=Kind.READ, idempotent=True) == [(0,)]
+
+
+async def test_without_threads_for_readers_the_writer_reads(db, monkeypatch):
+    def refused(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+
+    read = db.perform(lambda unit: unit.fetch(COUNT), kind=Kind.READ, idempotent=True)
+    assert await asyncio.wait_for(read, 10) == [(0,)]

@@ -2,6 +2,7 @@
 
 import threading
 
+from pgqrs.db.drivers import sqlite_watch
 from pgqrs.db.drivers.sqlite_watch import DataVersionWatcher
 from pgqrs.db.hints import Hints
 
@@ -55,3 +56,52 @@ def test_a_resting_watcher_can_be_closed():
 
 def test_a_watcher_that_never_looked_can_be_closed():
     DataVersionWatcher(Connection, Hints()).close()
+
+
+class Failing(Connection):
+    """Fails twice, as a disk may, and then says another version each time."""
+
+    failures = 2
+    version = 0
+
+    def fetchone(self):
+        if Failing.failures:
+            Failing.failures -= 1
+            raise OSError("disk I/O error")
+        Failing.version += 1
+        return (Failing.version,)
+
+
+async def test_an_error_does_not_end_the_watcher(monkeypatch):
+    monkeypatch.setattr(sqlite_watch, "RESUME_SECONDS", 0.01)
+    hints = Hints()
+    watcher = DataVersionWatcher(Failing, hints)
+    hints.listeners.append(watcher.look)
+
+    with hints.subscribed([7]) as bell:
+        assert await bell.wait(10)
+        bell.clear()
+        assert await bell.wait(10)
+    watcher.close()
+
+    assert not Failing.failures
+    assert not watcher._thread.is_alive()
+
+
+async def test_a_file_that_cannot_be_opened_for_a_while_is_watched_later(monkeypatch):
+    monkeypatch.setattr(sqlite_watch, "RESUME_SECONDS", 0.01)
+    refusals = [OSError("too many open files"), OSError("too many open files")]
+
+    def connect():
+        if refusals:
+            raise refusals.pop()
+        return Connection()
+
+    hints = Hints()
+    watcher = DataVersionWatcher(connect, hints)
+    hints.listeners.append(watcher.look)
+
+    with hints.subscribed([7]) as bell:
+        # What was written while nothing was watched is found by looking once.
+        assert await bell.wait(10)
+    watcher.close()

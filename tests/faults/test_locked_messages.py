@@ -6,6 +6,7 @@ import asyncpg
 import pytest
 
 import pgqrs
+from pgqrs import faults
 
 pytestmark = pytest.mark.backends("postgres")
 
@@ -51,3 +52,21 @@ async def test_a_worker_passes_over_it(store, lock_first):
 
     assert seen == ["free"]
     await worker.close()
+
+
+async def test_a_handler_does_not_spin_while_another_transaction_has_what_is_due(live_store, lock_first):
+    """It asked a hundred times a second."""
+    await live_store.create_queue("tasks")
+    await (await live_store.producer("tasks")).enqueue("locked")
+    consumer = await live_store.consumer("tasks")
+    await lock_first()
+
+    with faults.recorded() as points:
+        handling = asyncio.create_task(consumer.process(print))
+        # The server's own clock, and a lock that nobody tells of.
+        await asyncio.sleep(2)
+        handling.cancel()
+        await asyncio.gather(handling, return_exceptions=True)
+
+    looks = [point for point in points if point == ("before", "messages.next_due")]
+    assert 1 <= len(looks) <= 12

@@ -132,3 +132,71 @@ async def test_closing_waits_for_those_in_use(pool):
     assert two.closed
     with pytest.raises(asyncpg.InterfaceError):
         await pool.take(1)
+
+
+async def test_nobody_who_comes_later_overtakes_one_who_waits(pool):
+    """A caller that gives a connection back and asks for the next one at once is behind those who wait."""
+    one, _ = await pool.take(1), await pool.take(1)
+    patient = asyncio.create_task(pool.take(5))
+    await asyncio.sleep(0)
+
+    pool.give(one)
+    greedy = asyncio.create_task(pool.take(5))
+
+    assert await patient is one
+    await asyncio.sleep(0)
+    assert not greedy.done()
+    pool.give(one)
+    assert await greedy is one
+
+
+async def test_under_load_all_wait_about_equally(pool):
+    """Two busy callers kept a third from its turn for as long as they liked."""
+    turns = dict.fromkeys("abcdef", 0)
+
+    async def busy(name):
+        while sum(turns.values()) < 300:
+            connection = await pool.take(5)
+            turns[name] += 1
+            await asyncio.sleep(0)
+            pool.give(connection)
+
+    await asyncio.gather(*map(busy, turns))
+
+    assert max(turns.values()) - min(turns.values()) <= 2
+
+
+async def test_who_waits_makes_a_connection_in_place_of_a_broken_one(pool, made):
+    one, _ = await pool.take(1), await pool.take(1)
+    waiting = asyncio.create_task(pool.take(5))
+    await asyncio.sleep(0)
+
+    one.closed = True
+    pool.give(one)
+
+    assert (await waiting).number == 2
+    assert len(made) == 3
+
+
+async def test_a_connection_that_breaks_on_its_way_to_the_one_who_waits_is_replaced(pool, made):
+    one, _ = await pool.take(1), await pool.take(1)
+    waiting = asyncio.create_task(pool.take(5))
+    await asyncio.sleep(0)
+
+    pool.give(one)
+    one.closed = True
+
+    assert (await waiting).number == 2
+
+
+async def test_closing_tells_those_who_wait(pool):
+    one, two = await pool.take(1), await pool.take(1)
+    waiting = asyncio.create_task(pool.take(5))
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(pool.close())
+
+    with pytest.raises(asyncpg.InterfaceError):
+        await waiting
+    pool.give(one)
+    pool.give(two)
+    await closing

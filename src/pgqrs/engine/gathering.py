@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 from pgqrs.engine.branches import outside
-from pgqrs.errors import ConnectionFailed
+from pgqrs.errors import ConnectionFailed, copy_of
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -90,14 +89,4 @@ class Gatherer(Generic[Item, Result]):
 def _refuse(futures: Sequence[asyncio.Future[Result]], error: Exception) -> None:
     for future in futures:
         if not future.done():
-            future.set_exception(_own(error))
-
-
-def _own(error: Exception) -> Exception:
-    """One for each caller: an exception that is raised in several tasks collects the traces of all."""
-    try:
-        mine = copy.copy(error)
-    except Exception:  # noqa: BLE001 - a class that cannot be copied is shared
-        return error
-    mine.__cause__ = error.__cause__
-    return mine
+            future.set_exception(copy_of(error))

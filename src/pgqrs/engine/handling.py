@@ -90,6 +90,8 @@ class Handling:
         self._turned = time.monotonic()
         self._dry = False
         self._looking: asyncio.Task[None] | None = None
+        # One for all looks: it remembers that what is due was locked by another transaction each time.
+        self._idling = Idling(holder.db, interval=config.poll_interval_seconds)
         self._wake = asyncio.Event()
         self._ending = False
         self._ended = self._loop.create_future()
@@ -189,6 +191,8 @@ class Handling:
                 self._taken(taking.result())
             raise
         self._taken(leases)
+        if leases:
+            self._idling.found()
         self._dry = len(leases) < want if want else self._dry
         if quiet and want and not leases and self._manner.until_idle:
             self._end()
@@ -244,10 +248,9 @@ class Handling:
 
     async def _look(self, bell: Subscription) -> None:
         """Until it is worth trying to lease again."""
-        idling = Idling(self._db, interval=self._config.poll_interval_seconds)
         while not self._ending:
             try:
-                await idling.wait(bell, [self._holder.queue_id], at_most=LOOK_SECONDS)
+                await self._idling.wait(bell, [self._holder.queue_id], at_most=LOOK_SECONDS)
                 break
             except PgqrsError as error:
                 log.warning("cannot look for messages: %s", error)

@@ -28,6 +28,10 @@ class Idling:
         self._next = interval
         self._passed_over = 0
 
+    def found(self) -> None:
+        """Something was leased: there may be more soon."""
+        self._next = self._interval
+
     async def wait(self, bell: Subscription, queue_ids: Sequence[int], *, at_most: float) -> None:
         """Returns when it is worth trying to lease again, or after `at_most` seconds. One query per interval."""
         deadline = time.monotonic() + at_most

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeVar
 from weakref import WeakValueDictionary
 
@@ -16,102 +16,23 @@ from pgqrs import faults
 from pgqrs.clock import Clock
 from pgqrs.config import Config
 from pgqrs.db.database import Database, Kind, Row, WorkFailed, drive
-from pgqrs.db.dialect import Dialect
 from pgqrs.db.driver import Owner
 from pgqrs.db.drivers.sqlite_file import SQLiteFile
+from pgqrs.db.drivers.sqlite_session import DIALECT, Job, Session, settle
 from pgqrs.db.drivers.sqlite_watch import DataVersionWatcher
 from pgqrs.db.hints import Hints
-from pgqrs.db.queries import Query, to_sqlite, with_times
-from pgqrs.errors import ConnectionFailed
+from pgqrs.db.queries import Query
+from pgqrs.errors import ConnectionFailed, copy_of
 from pgqrs.journal import Journal
 
 T = TypeVar("T")
-DIALECT = Dialect("sqlite")
-
+log = logging.getLogger("pgqrs.db")
 # One commit takes what has gathered, but no more than this: beyond it the first caller waits for the last.
 MOST_UNITS_PER_COMMIT = 500
 MOST_SECONDS_PER_COMMIT = 0.02
 READERS = 2
 # A reader looks up from its statement after so many steps of SQLite's machine: some tenths of a millisecond.
 LOOK_UP_EVERY = 10_000
-
-Unit = Callable[[Database], Coroutine[Any, Any, Any]]
-
-
-@dataclass(slots=True)
-class Job:
-    """A unit of work on its way to a database thread, and the future that its caller waits on."""
-
-    work: Unit
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Any]
-    # By a power cut: it is as if it had not happened then.
-    may_be_lost: bool = False
-    result: Any = None
-    error: BaseException | None = None
-    # A commit that it was part of was not confirmed: whatever comes of it now, it may be in the file.
-    in_doubt: bool = False
-
-    def settle(self) -> None:
-        """On the caller's loop."""
-        if self.future.done():
-            return
-        if self.error is None:
-            self.future.set_result(self.result)
-        else:
-            self.future.set_exception(self.error)
-
-
-@dataclass(slots=True)
-class Session:
-    """A connection inside a transaction: what a unit of work sees as its database."""
-
-    connection: Any
-    clock: Clock
-    journal: Journal
-    dialect: Dialect = DIALECT
-    retried: bool = False
-    # Whether an error of the library tells of the file, and not of the statement.
-    is_trouble: Callable[[BaseException], bool] = SQLiteFile.is_trouble
-    trouble: Exception | None = None
-    # Whether statements of the user's have run in this unit.
-    is_handed_over: bool = False
-
-    def begin_unit(self) -> None:
-        """Another unit of work on the same connection."""
-        self.trouble, self.is_handed_over = None, False
-
-    async def fetch(self, query: Query, **params: Any) -> list[Row]:
-        cursor = self._run(query, params)
-        return with_times([column[0] for column in cursor.description or ()], cursor.fetchall())
-
-    async def execute(self, query: Query, **params: Any) -> int:
-        return max(0, int(self._run(query, params).rowcount))
-
-    async def perform(self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool) -> T:
-        del kind, idempotent
-        return await work(self)
-
-    async def run_as_given(self, sql: str, arguments: Sequence[Any]) -> list[Row]:
-        self.is_handed_over = True
-        try:
-            rows: list[Row] = self.connection.execute(sql, tuple(arguments)).fetchall()
-        except Exception as error:
-            if self.trouble is None and self.is_trouble(error):
-                self.trouble = error
-            raise
-        return rows
-
-    def _run(self, query: Query, params: Mapping[str, Any]) -> Any:
-        if faults.armed:
-            faults.reach_sql(query.name, self.connection)
-        statement = query.compiled(self.dialect, "named")
-        # The database's clock is this machine's: asked here it is asked once, and not for every row.
-        given = {**params, "now": self.clock.now() or time.time_ns() // 1000}
-        # Turso refuses names that the statement does not have.
-        return self.connection.execute(
-            statement.sql, {p.name: to_sqlite(given[p.name]) for p in statement.parameters}
-        )
 
 
 class SQLiteDriver:
@@ -135,6 +56,9 @@ class SQLiteDriver:
         self._readers_started = False
         self._closed = False
         self._gate = threading.Lock()
+        # The writer's own: what it has taken in this turn, and whether it was told to end.
+        self._taken: list[Job] = []
+        self._is_stopping = False
         self.hints = Hints() if self.file.in_memory else self._shared_hints(self.file.real_path)
         self._watcher = DataVersionWatcher(self.file.connect, self.hints)
         if self.several_processes and not self.file.in_memory:
@@ -193,16 +117,22 @@ class SQLiteDriver:
 
     def _start(self, target: Callable[[Any], None], connection: Any, role: str) -> None:
         thread = threading.Thread(target=target, args=(connection,), name=f"pgqrs-{role}", daemon=True)
-        self._threads.append(thread)
         thread.start()
+        self._threads.append(thread)
 
     def _has_readers(self) -> bool:
         if self.file.in_memory:
             return False
         if not self._readers_started:
-            self._readers_started = True
-            for _ in range(READERS):
+            try:
                 self._start(lambda _: self._read_forever(), None, "reader")
+            except RuntimeError:
+                # No more threads are to be had: the writer reads, too.
+                return False
+            self._readers_started = True
+            with suppress(RuntimeError):
+                for _ in range(READERS - 1):
+                    self._start(lambda _: self._read_forever(), None, "reader")
         return True
 
     def _read_forever(self) -> None:
@@ -220,32 +150,75 @@ class SQLiteDriver:
                     session.connection.execute("rollback")
             except BaseException as error:  # noqa: BLE001 - it belongs to the caller, whatever it is
                 job.error = self.file.translated(error)
-            _settle([job])
+                if session is not None and session.connection.in_transaction:
+                    # It would refuse every `begin` to come.
+                    _end(session.connection)
+                    session = None
+            settle([job])
         if session is not None:
             session.connection.close()
 
     def _write_forever(self, connection: Any) -> None:
         session = Session(connection, self.clock, self.journal, is_trouble=self.file.is_trouble)
-        while (job := self._writes.get()) is not None:
-            stop = self._commit_together(session, job)
-            if stop:
-                break
+        while not self._is_stopping and (job := self._next_write()) is not None:
+            try:
+                if session.connection is None:
+                    session.connection = self.file.connect()
+                self._commit_together(session, job)
+            except BaseException as error:  # noqa: BLE001 - without this thread every call to come would wait for ever
+                self._start_over(session, error)
+            self._taken.clear()
         # The last connection to close moves everything from the log into the file: that shall be this one.
         self._watcher.close()
         for reader in self._threads[1:]:
             reader.join()
-        connection.close()
+        if session.connection is not None:
+            session.connection.close()
 
-    def _commit_together(self, session: Session, first: Job) -> bool:
-        """One transaction for the first job and for those that have gathered; True when asked to stop."""
+    def _next_write(self) -> Job | None:
+        """Waits for the next job; None when the thread is to end."""
+        job = self._writes.get()
+        if job is None:
+            self._is_stopping = True
+        else:
+            self._taken.append(job)
+        return job
+
+    def _start_over(self, session: Session, error: BaseException) -> None:
+        """The last resort: those who wait are told, and the next turn has a new connection."""
+        waiting = [job for job in self._taken if not job.is_settled]
+        if session.connection is None:
+            # There was none to begin with: nothing was done.
+            for job in waiting:
+                job.error = copy_of(error)
+        else:
+            log.error("the writer of %s starts over after an unexpected error", self.file.path, exc_info=error)
+            for job in waiting:
+                job.error = ConnectionFailed(
+                    f"the writer of {self.file.path!r} met an unexpected error ({type(error).__name__}: {error}); "
+                    "the call may be written or not",
+                    ambiguous=True,
+                )
+                job.error.__cause__ = error
+        settle(waiting)
+        if self.file.in_memory:
+            # Another connection would be another database.
+            self._roll_back(session.connection)
+        elif session.connection is not None:
+            # Its transaction, or its settings, may not be what they should be.
+            _end(session.connection)
+            session.connection = None
+            self.file.forget_log()
+
+    def _commit_together(self, session: Session, first: Job) -> None:
+        """One transaction for the first job and for those that have gathered."""
         done: list[Job] = []
-        stop = False
         job: Job | None = first
         # Alone: whoever has gathered meanwhile waits for a sync anyway.
         if self.file.can_skip_sync and first.may_be_lost and self._writes.empty():
             self._commit_without_sync(session, first)
-            _settle([first])
-            return False
+            settle([first])
+            return
         try:
             self._begin(session.connection)
             until = time.monotonic() + MOST_SECONDS_PER_COMMIT
@@ -254,8 +227,7 @@ class SQLiteDriver:
                 self._run_in_savepoint(session, job)
                 job = None
                 if len(done) < MOST_UNITS_PER_COMMIT and time.monotonic() < until and not self._writes.empty():
-                    job = self._writes.get()
-                    stop = job is None
+                    job = self._next_write()
             _commit(session.connection)
         except BaseException as error:  # noqa: BLE001 - every waiting caller must hear of it
             self._roll_back(session.connection)
@@ -265,19 +237,18 @@ class SQLiteDriver:
                     each.result = each.error = None
                     each.in_doubt = self.file.is_unconfirmed(error)
                     self._commit_alone(session, each)
-                    _settle([each])
-                return stop
+                    settle([each])
+                return
             if not done:
                 # The file could not be had at all: whoever waits behind would wait as long again, one by one.
                 done.append(first)
-                while not stop and not self._writes.empty():
-                    waiting = self._writes.get()
-                    stop = waiting is None
+                while not self._is_stopping and not self._writes.empty():
+                    waiting = self._next_write()
                     done += [waiting] if waiting is not None else []
             for each in done:
-                each.error = self._explained(session, error)
-        _settle(done)
-        return stop
+                meaning = self._explained(session, error)
+                each.error = copy_of(meaning) if len(done) > 1 else meaning
+        settle(done)
 
     def _commit_without_sync(self, session: Session, job: Job) -> None:
         """A lease. The next commit that is synced takes it along; a power cut before that takes its holder, too."""
@@ -335,23 +306,12 @@ class SQLiteDriver:
                 connection.execute("rollback")
 
 
+def _end(connection: Any) -> None:
+    with suppress(Exception):
+        connection.close()
+
+
 def _commit(connection: Any) -> None:
     if faults.armed:
         faults.reach_commit(connection)
     connection.execute("commit")
-
-
-def _settle(jobs: list[Job]) -> None:
-    """Tell the callers, with one hop per event loop however many they are."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
-    for job in jobs:
-        by_loop.setdefault(job.loop, []).append(job)
-    for loop, theirs in by_loop.items():
-        # A closed loop raises: its callers are gone.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_settle_all, theirs)
-
-
-def _settle_all(jobs: list[Job]) -> None:
-    for job in jobs:
-        job.settle()

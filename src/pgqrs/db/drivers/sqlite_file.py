@@ -142,6 +142,11 @@ class SQLiteFile:
                     size / 2**20,
                 )
 
+    def forget_log(self) -> None:
+        """After a connection was closed: the last one takes the log away, and the next one makes another."""
+        for path in (f"{self.real_path}-shm", f"{self.real_path}-wal"):
+            self._inodes.pop(path, None)
+
     def seal(self) -> sealing.Seal | None:
         """Asked when a table was not found; on a connection of its own: that which failed is in a transaction."""
         with suppress(Exception), closing(self.connect()) as connection:

@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from pgqrs.db.database import Database, Kind, Row, drive
-from pgqrs.db.drivers.sqlite import Session, SQLiteDriver, _commit
+from pgqrs.db.drivers.sqlite import SQLiteDriver, _commit
+from pgqrs.db.drivers.sqlite_session import Session
 from pgqrs.db.queries import Query, with_times
 
 T = TypeVar("T")

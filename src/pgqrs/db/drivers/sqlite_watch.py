@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from pgqrs.db.hints import Hints
 
+log = logging.getLogger("pgqrs.db")
+
 # A message of another process is to be seen within 100 ms. The pragma reads a few bytes of shared memory
 # (some 3 microseconds), so 25 looks a second cost nothing that can be measured.
 LOOK_EVERY_SECONDS = 0.04
+# After an error; polling finds other processes' work in the meantime.
+RESUME_SECONDS = 1.0
 
 
 class DataVersionWatcher:
@@ -26,8 +31,9 @@ class DataVersionWatcher:
     def look(self) -> None:
         """Somebody waits: start looking, or go on."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="pgqrs-watcher", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="pgqrs-watcher", daemon=True)
+            thread.start()
+            self._thread = thread
         self._wanted.set()
 
     def stop(self) -> None:
@@ -40,9 +46,24 @@ class DataVersionWatcher:
             self._thread.join()
 
     def _run(self) -> None:
+        failures = 0
+        while not self._stop.is_set():
+            try:
+                self._watch(resumed=failures > 0)
+            except Exception as error:  # noqa: BLE001 - a watcher that has ended would never come back
+                level = logging.DEBUG if failures else logging.WARNING
+                log.log(level, "cannot see what other processes write (%s), trying again", error)
+                failures += 1
+                self._stop.wait(RESUME_SECONDS)
+
+    def _watch(self, *, resumed: bool) -> None:
+        """Until it is told to stop, or an error."""
         connection = self._connect()
         try:
             seen = self._version(connection)
+            if resumed:
+                # What was written while nothing was watched is found by looking once.
+                self._hints.wake()
             while not self._stop.wait(LOOK_EVERY_SECONDS):
                 if not self._hints.waited_for:
                     self._rest()
