@@ -66,6 +66,16 @@ def test_the_page_shows_code_that_breaks_a_rule_and_code_that_does_not(code):
         ("PGQ201", "", "ctx.sleep(5)"),
         ("PGQ201", "", "return ctx.step('a', fetch)"),
         ("PGQ201", "", "later = ctx.step('a', fetch)"),
+        ("PGQ201", "", "if ctx.step('a', fetch):\n        pass"),
+        ("PGQ201", "", "return 1 + ctx.step('a', fetch)"),
+        ("PGQ201", "", "return await ctx.step('b', fetch, f'{ctx.step(1, fetch)}')"),
+        ("PGQ201", "", "return ctx.step('a', fetch).name"),
+        ("PGQ201", "", "return ctx.step('a', fetch)['name']"),
+        ("PGQ201", "", "ctx.first(ctx.sleep(5), ctx.wait_for('go'))"),
+        ("PGQ201", "", "child = await ctx.spawn('other')\n    child.result()"),
+        ("PGQ201", "@pgqrs.step\nasync def fetch(): ...", "fetch()"),
+        ("PGQ201", "@pgqrs.step\ndef fetch(): ...", "return fetch() or 1"),
+        ("PGQ201", "@pgqrs.workflow\nasync def other(n): ...", "other(3)"),
         ("PGQ202", "", "return [await ctx.step('a', fetch, x) for x in {1, 2}]"),
         ("PGQ203", "", "return await ctx.step('a', lambda: (x for x in params))"),
         ("PGQ203", "", "return {'f': lambda: 1}"),
@@ -127,7 +137,7 @@ def test_bodies_are_found_however_they_are_written(source):
     "source",
     [
         "import pgqrs, time\n@pgqrs.step\ndef f(ctx): return time.time()",
-        "import pgqrs, time\n@pgqrs.step(id='x')\nasync def f(ctx):\n    await ctx.step('a', g)\n    return time.time()",
+        "import pgqrs, time\n@pgqrs.step(id='x')\nasync def f(ctx):\n    await ctx.emit('a', g)\n    return time.time()",
         "import time\ndef f(ctx): return time.time()",
         "import time\nasync def f(ctx):\n  def body():\n    return time.time()\n  await ctx.step('a', body)",
         "import time\ndef workflow(f): return f\n@workflow\ndef f(): return time.time()",
@@ -135,6 +145,46 @@ def test_bodies_are_found_however_they_are_written(source):
 )
 def test_steps_and_other_functions_are_left_alone(source):
     assert codes(source) == []
+
+
+@pytest.mark.parametrize(
+    ("imports", "line"),
+    [
+        ("", "await ctx.step('a', lambda: ctx.sleep(5))"),
+        ("", "await ctx.step('a', lambda: ctx.step('b', fetch))"),
+        ("", "await ctx.transaction('a', lambda tx: ctx.wait_for('go'))"),
+        ("", "await ctx.step('a', lambda: ctx.first(x, y))"),
+        ("", "child = await ctx.spawn('other')\n    await ctx.step('a', lambda: child.result())"),
+        ("", "async def pay():\n        await ctx.pause('approve')\n    await ctx.step('a', pay)"),
+        (
+            "",
+            "def pay():\n        def inner():\n            ctx.map('w', [1])\n        inner()\n    await ctx.step('a', pay)",
+        ),
+        ("def pay(ctx, n): ctx.spawn('other')", "await ctx.step('a', pay, ctx, 3)"),
+        ("@pgqrs.step\nasync def pay(ctx): await ctx.sleep(1)", "await pay(ctx)"),
+    ],
+)
+def test_a_wait_is_found_in_the_body_of_a_step(imports, line):
+    assert codes(in_body(line, imports=imports)) == ["PGQ205"]
+
+
+@pytest.mark.parametrize(
+    ("imports", "line"),
+    [
+        ("", "await ctx.step('a', lambda: ctx.emit('paid', 1))"),
+        ("", "await ctx.step('a', lambda: ctx.progress(1, 2) or ctx.now() or ctx.uuid())"),
+        ("", "await ctx.step('a', lambda: future.result())"),
+        ("", "child = await ctx.spawn('other')\n    return await child.result()"),
+        ("", "async def both():\n        await ctx.sleep(1)\n    await ctx.gather(both(), ctx.step('a', fetch))"),
+        ("def sleep(queue): queue.sleep(5)", "await ctx.step('a', sleep, params)"),
+        ("@pgqrs.step\ndef pay(): ...", "return await ctx.step('a', lambda: pay())"),
+        ("@pgqrs.step\ndef pay(): ...", "task = pay()\n    return await task"),
+        ("@pgqrs.workflow\nasync def other(n): ...", "return await other(3)"),
+        ("", "return (await ctx.step('a', fetch)).name or (await ctx.step('b', fetch))[0]"),
+    ],
+)
+def test_what_a_step_may_do_and_what_is_awaited_is_not_found(imports, line):
+    assert codes(in_body(line, imports=imports)) == []
 
 
 def test_a_finding_is_ignored_where_a_comment_says_so():

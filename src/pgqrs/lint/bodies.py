@@ -19,9 +19,13 @@ _CONTEXT_NAMES = frozenset({"ctx", "context", "_ctx", "workflow_ctx", "wf_ctx"})
 _OURS = ("pgqrs.", "pgqrs.decorators.")
 # What a context is asked for; all of it is to be awaited in an async body.
 VERBS = frozenset(
-    {"step", "sleep", "pause", "wait_for", "spawn", "map", "gather", "transaction", "emit", "progress"}
+    {"step", "sleep", "pause", "wait_for", "spawn", "map", "first", "gather", "transaction", "emit", "progress"}
     | {"now", "uuid", "random"}
 )
+# Those that NotAllowedInStep refuses.
+_WAITS = frozenset({"step", "sleep", "pause", "wait_for", "spawn", "map", "first", "transaction"})
+# Those that take the body of a step as their second argument.
+_STEPS = frozenset({"step", "transaction"})
 
 
 @dataclass(slots=True)
@@ -31,8 +35,9 @@ class Body:
     function: Function
     # None when the context travels by itself.
     context: str | None
-    # Functions of the module that are steps.
+    # Functions of the module that are steps, and those that are workflows: called here, they are children.
     steps: frozenset[str]
+    workflows: frozenset[str] = frozenset()
     # Those inside of it that are replayed with it: they ask the context, or are called by name.
     inner: set[Function] = field(default_factory=set)
 
@@ -41,7 +46,7 @@ class Body:
         return isinstance(self.function, ast.AsyncFunctionDef)
 
     def verb(self, node: ast.AST) -> str | None:
-        """What is asked of the context by this call, `step` for a call of a decorated step; else None."""
+        """What is asked of the context by this call, `step` or `spawn` for one of a decorated function; else None."""
         if not isinstance(node, ast.Call):
             return None
         match node.func:
@@ -49,8 +54,36 @@ class Body:
                 return verb
             case ast.Name(id=name) if name in self.steps:
                 return "step"
+            case ast.Name(id=name) if name in self.workflows:
+                return "spawn"
             case _:
                 return None
+
+    @property
+    def children(self) -> frozenset[str]:
+        """Names that the body gives to children: `child = await ctx.spawn(...)`."""
+        found = set()
+        for node in ast.walk(self.function):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Await(value=call) | call):
+                    if (
+                        isinstance(call, ast.Call)
+                        and isinstance(call.func, ast.Attribute)
+                        and self.verb(call) == "spawn"
+                    ):
+                        found.add(name)
+                case _:
+                    pass
+        return frozenset(found)
+
+    def given_to_steps(self) -> list[ast.expr]:
+        """What is given to a step of the body as its function."""
+        calls = [node for node in ast.walk(self.function) if isinstance(node, ast.Call)]
+        return [
+            call.args[1]
+            for call in calls
+            if isinstance(call.func, ast.Attribute) and self.verb(call) in _STEPS and len(call.args) > 1
+        ]
 
     def replayed(self, *roots: ast.AST) -> Iterator[ast.AST]:
         """All nodes that run on each replay: not the functions and lambdas that are handed to others."""
@@ -73,16 +106,16 @@ def bodies(tree: ast.Module, names: Names) -> list[Body]:
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     steps = frozenset(each.name for each in functions if _is_decorated(each, "step", names))
     given = _given_to_workers(tree)
+    workflows = frozenset(each.name for each in functions if _is_workflow(each, names))
     nested = {inner for each in functions for inner in _inside(each)}
     found = []
     for function in functions:
         if function.name in steps:
             continue
         context = _context_of(function)
-        body = Body(function, context, steps)
+        body = Body(function, context, steps, workflows)
         is_body = (
-            _is_decorated(function, "workflow", names)
-            or _is_decorated(function, "workflow_decorator", names)
+            _is_workflow(function, names)
             or (function.name in given and function not in nested)
             or (function.name in given and context is not None)
             or (context is not None and _asks_for_steps(function, context))
@@ -93,6 +126,50 @@ def bodies(tree: ast.Module, names: Names) -> list[Body]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class StepBody:
+    """A function that a step runs, and the names by which it could ask for a wait."""
+
+    function: Function | ast.Lambda
+    contexts: frozenset[str]
+    children: frozenset[str] = frozenset()
+
+    def waits(self) -> Iterator[ast.Call]:
+        """What it asks of a context, or of a child, that makes a run wait."""
+        for node in ast.walk(self.function):
+            match node:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=verb)):
+                    if (name in self.contexts and verb in _WAITS) or (name in self.children and verb == "result"):
+                        yield node
+                case _:
+                    pass
+
+
+def step_bodies(tree: ast.Module, names: Names) -> Iterator[StepBody]:
+    """Functions decorated with `step`, and functions and lambdas of this module that a body gives to a step."""
+    by_name: dict[str, list[Function]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            by_name.setdefault(node.name, []).append(node)
+    for function in step_functions(tree, names):
+        context = _context_of(function)
+        yield StepBody(function, frozenset() if context is None else frozenset({context}))
+    for body in bodies(tree, names):
+        for given in body.given_to_steps():
+            yield from _given_bodies(body, given, by_name)
+
+
+def _given_bodies(body: Body, given: ast.expr, by_name: dict[str, list[Function]]) -> Iterator[StepBody]:
+    """A lambda or a function inside of the body sees its context; a function of the module only one that it takes."""
+    name = given.id if isinstance(given, ast.Name) else None
+    inside: list[Function | ast.Lambda] = [each for each in _inside(body.function) if each.name == name]
+    if isinstance(given, ast.Lambda):
+        inside.append(given)
+    for function in inside or by_name.get(name or "", []):
+        contexts = {_context_of(function), body.context if inside else None} - {None}
+        yield StepBody(function, frozenset(filter(None, contexts)), body.children if inside else frozenset())
+
+
 def step_functions(tree: ast.Module, names: Names) -> list[Function]:
     """Functions decorated with `step`: what they return is stored."""
     return [
@@ -100,6 +177,10 @@ def step_functions(tree: ast.Module, names: Names) -> list[Function]:
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_decorated(node, "step", names)
     ]
+
+
+def _is_workflow(function: Function, names: Names) -> bool:
+    return any(_is_decorated(function, by, names) for by in ("workflow", "workflow_decorator"))
 
 
 def _is_decorated(function: Function, by: str, names: Names) -> bool:
@@ -124,7 +205,7 @@ def _given_to_workers(tree: ast.Module) -> set[str]:
     return given
 
 
-def _context_of(function: Function) -> str | None:
+def _context_of(function: Function | ast.Lambda) -> str | None:
     arguments = [*function.args.posonlyargs, *function.args.args]
     if not arguments:
         return None
@@ -155,9 +236,10 @@ def _inside(function: Function) -> list[Function]:
 def _inner(body: Body) -> set[Function]:
     """Functions inside of the body that are part of it: they use its context, or it calls them itself."""
     inner = set()
+    steps = {given.id for given in body.given_to_steps() if isinstance(given, ast.Name)}
     for function in _inside(body.function):
-        if _context_of(function) is not None:
-            # A body of its own, or somebody else's.
+        if _context_of(function) is not None or function.name in steps:
+            # A body of its own, or the body of a step.
             continue
         if any(body.verb(node) for node in ast.walk(function)):
             inner.add(function)

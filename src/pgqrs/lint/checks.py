@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from pgqrs.lint import rules
-from pgqrs.lint.bodies import Body, Function, bodies, step_functions
+from pgqrs.lint.bodies import Body, Function, bodies, step_bodies, step_functions
 from pgqrs.lint.names import Names, own_names
 from pgqrs.lint.rules import Rule
 
@@ -28,6 +28,9 @@ def findings(tree: ast.Module) -> Iterator[Found]:
         yield from _results(body, names)
     for step in step_functions(tree, names):
         yield from _returned(step, list(_own_returns(step)), names, "the step")
+    for step_body in step_bodies(tree, names):
+        for call in step_body.waits():
+            yield call, rules.WAIT_IN_STEP, f"{ast.unparse(call.func)}() in the body of a step"
 
 
 # -- what differs each time ------------------------------------------------------------------------------
@@ -73,20 +76,47 @@ def _is_a_race(call: ast.Call) -> bool:
 def _not_awaited(body: Body) -> Iterator[Found]:
     if not body.is_async:
         return
-    nodes = list(body.replayed())
     used = {
         node.id for node in ast.walk(body.function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     }
-    for node in nodes:
-        match node:
-            case ast.Expr(value=ast.Call() as call) | ast.Return(value=ast.Call() as call):
-                verb = body.verb(call)
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if name not in used:
-                verb = body.verb(call)
-            case _:
-                continue
-        if verb is not None and not _inside_plain_function(body, node):
-            yield call, rules.NOT_AWAITED, f"{ast.unparse(call.func)}() is not awaited"
+    children = body.children
+    for node in body.replayed():
+        for call in _left_alone(node, used):
+            asks = body.verb(call) is not None or _asks_a_child(call, children)
+            if asks and not _inside_plain_function(body, node):
+                yield call, rules.NOT_AWAITED, f"{ast.unparse(call.func)}() is not awaited"
+
+
+def _left_alone(node: ast.AST, used: set[str]) -> list[ast.Call]:
+    """The calls whose results the node takes as they are: dropped, returned, or used as a value."""
+    match node:
+        case ast.Expr(value=value) | ast.Return(value=value):
+            values: list[ast.expr | None] = [value]
+        case ast.Assign(targets=[ast.Name(id=name)], value=value) if name not in used:
+            values = [value]
+        case ast.If(test=value) | ast.While(test=value) | ast.IfExp(test=value) | ast.Assert(test=value):
+            values = [value]
+        case ast.UnaryOp(operand=value) | ast.FormattedValue(value=value) | ast.Subscript(value=value):
+            values = [value]
+        case ast.BoolOp(values=parts):
+            values = [*parts]
+        case ast.BinOp(left=left, right=right):
+            values = [left, right]
+        case ast.Compare(left=left, comparators=parts):
+            values = [left, *parts]
+        case ast.Attribute(value=value) | ast.For(iter=value):
+            values = [value]
+        case _:
+            return []
+    return [value for value in values if isinstance(value, ast.Call)]
+
+
+def _asks_a_child(call: ast.Call, children: frozenset[str]) -> bool:
+    match call.func:
+        case ast.Attribute(value=ast.Name(id=name), attr="result"):
+            return name in children
+        case _:
+            return False
 
 
 def _inside_plain_function(body: Body, node: ast.AST) -> bool:

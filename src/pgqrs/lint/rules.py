@@ -46,6 +46,9 @@ NOT_AWAITED = Rule("PGQ201", "a step that is not awaited", "await it, or give it
 UNORDERED = Rule("PGQ202", "steps in the order of a set", "loop over sorted(...): a set's order changes")
 UNSTORABLE = Rule("PGQ203", "what cannot be stored", "return data: text, numbers, lists, dataclasses")
 SWALLOWED = Rule("PGQ204", "suspension swallowed", "catch Exception, or raise again: a wait ends the pass by raising")
+WAIT_IN_STEP = Rule(
+    "PGQ205", "wait inside a step", "call it in the workflow body: a step has to end before a run waits"
+)
 
 RULES = (
     UNREADABLE,
@@ -62,6 +65,7 @@ RULES = (
     UNORDERED,
     UNSTORABLE,
     SWALLOWED,
+    WAIT_IN_STEP,
 )
 
 # What is called, by its full name; `.*` stands for all of a module.
