@@ -19,7 +19,7 @@ from proof.order import BACKENDS, Order
 from proof.table import HEADING, Row
 from rig import postgres
 
-LAYERS = ("crash", "power", "model", "examples", "chaos", "mutants")
+LAYERS = ("crash", "power", "model", "programs", "examples", "chaos", "mutants")
 
 
 def main() -> int:

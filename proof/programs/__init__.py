@@ -1,0 +1,221 @@
+"""Programs: random handlers on the engine and in an oracle, under faults; they must agree.
+
+    grammar.py     a handler as data                     generator.py   random ones
+    errors.py      errors that programs raise            walker.py      executes one, whatever its verbs do
+    oracle.py      what must come of a program: memory.py executes it without the engine, on a loop of virtual.py
+    handlers.py    its verbs on the engine               logs.py        effects, and what each pass observed
+    faults.py      what strikes, and where               world.py       one execution on a database
+    judge.py       do they agree?                        bench.py       one program under its faults
+    shrink.py      a failing program made small          printing.py    and shown as a test (single.py runs it)
+    kit.py         the same programs for `pgqrs.testing`
+
+COUNT=2000 executes about so many programs x faults on each database; CASE=17 the 17th program of the seed alone, and
+CASE="17 kill@5" that under one fault. MODES=kill,lost leaves out the other faults.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from multiprocessing.pool import Pool
+
+from proof.order import Order
+from proof.programs import printing, shrink
+from proof.programs.bench import NONE, Bench, Divergence, Report, expected_under, faults_for
+from proof.programs.faults import Fault
+from proof.programs.generator import generate
+from proof.programs.grammar import Program
+from proof.programs.memory import Racy
+from proof.programs.oracle import ask
+from proof.programs.single import config_for
+from proof.programs.virtual import Stuck
+from proof.table import Row
+
+# Side by side: the smallest machine we care about has two cores.
+PROCESSES = 2
+WANTED = {"sqlite": 10_000, "postgres": 3_000, "turso": 1_000}
+SHORT = {"sqlite": 800, "postgres": 250, "turso": 150}
+# Of each program; small ones have fewer, and get them all.
+MOST_FAULTS = 20
+# So many kinds of divergences are made small and shown; the rest are counted.
+_MOST_SHOWN = 8
+_SHRINK_SECONDS = 40.0
+_TELL_EVERY = 1_000
+
+
+@dataclass(slots=True)
+class Tally:
+    executed: int = 0
+    missed: int = 0
+    programs: int = 0
+    by_mode: Counter[str] = field(default_factory=Counter)
+    diverged: list[Divergence] = field(default_factory=list)
+
+    def add(self, report: Report) -> None:
+        self.programs += 1
+        self.executed += report.executed
+        self.missed += report.missed
+        self.by_mode.update(report.by_mode)
+        self.diverged += report.diverged
+
+
+def prove(order: Order) -> Iterator[Row]:
+    case = os.environ.get("CASE", "")
+    for backend in order.on:
+        began = time.monotonic()
+        tally = Tally()
+        if case:
+            tally.add(_one(order, backend, case))
+        else:
+            with multiprocessing.get_context("fork").Pool(PROCESSES, _begin, (backend, order.postgres)) as pool:
+                _many(order, backend, pool, tally)
+                pool.close()
+                pool.join()
+        seconds = time.monotonic() - began
+        _show(order, backend, tally)
+        yield _row(order, backend, tally, seconds, single=bool(case))
+
+
+def _row(order: Order, backend: str, tally: Tally, seconds: float, *, single: bool) -> Row:
+    wanted = _asked(order, backend) if order.full and not single else 1
+    missed = f", {tally.missed} not reached" if tally.missed else ""
+    first = tally.diverged[0] if tally.diverged else None
+    return Row(
+        number=11,
+        what=f"programs x faults ({len(tally.by_mode)} kinds)",
+        on=backend,
+        seen=f"{tally.executed:,} of {tally.programs:,} programs, {len(tally.diverged)} divergences{missed}",
+        wanted=f"{'at least ' + format(wanted, ',') if wanted > 1 else 'some'}, 0 divergences",
+        good=not tally.diverged and tally.executed >= wanted,
+        command=_command(order, backend, first),
+        seconds=seconds,
+    )
+
+
+def _asked(order: Order, backend: str) -> int:
+    return int(os.environ.get("COUNT") or 0) or (WANTED if order.full else SHORT)[backend]
+
+
+def _command(order: Order, backend: str, divergence: Divergence | None) -> str:
+    if divergence is None:
+        return f"make proof LAYERS=programs ON={backend} SEED={order.seed}{' FULL=1' if order.full else ''}"
+    case = f"{divergence.number} {divergence.fault}"
+    return f"make proof LAYERS=programs ON={backend} SEED={order.seed} CASE='{case}'"
+
+
+# -- all of them -------------------------------------------------------------------------------------------------
+
+
+def _many(order: Order, backend: str, pool: Pool, tally: Tally) -> None:
+    wanted = _asked(order, backend)
+    began = time.monotonic()
+    told = _TELL_EVERY
+    number = 0
+    under_way: list[object] = []
+    # No further than wanted: how many executions a program is good for is known when it has been executed.
+    while tally.executed < wanted:
+        while len(under_way) < 2 * PROCESSES:
+            under_way.append(pool.apply_async(_run, (order.seed, number)))
+            number += 1
+        tally.add(under_way.pop(0).get())  # type: ignore[attr-defined]
+        if tally.executed >= told:
+            told += _TELL_EVERY
+            pace = tally.executed / (time.monotonic() - began)
+            print(
+                f"    {backend}: {tally.executed:,} of {wanted:,}, {len(tally.diverged)} diverged, {pace:.0f}/s",
+                flush=True,
+            )
+    for each in under_way:
+        tally.add(each.get())  # type: ignore[attr-defined]
+
+
+_bench: Bench | None = None
+
+
+def _begin(backend: str, postgres: str) -> None:
+    global _bench  # noqa: PLW0603 - one for each process of the pool
+    _bench = Bench(config_for(backend, postgres))
+
+
+def _run(seed: int, number: int) -> Report:
+    assert _bench is not None
+    modes = tuple(mode for mode in os.environ.get("MODES", "").split(",") if mode)
+    return _bench.run(seed, number, MOST_FAULTS, modes)
+
+
+# -- one of them -------------------------------------------------------------------------------------------------
+
+
+def _one(order: Order, backend: str, case: str) -> Report:
+    number, _, fault = case.partition(" ")
+    bench = Bench(config_for(backend, order.postgres))
+    try:
+        if not fault:
+            return bench.run(order.seed, int(number), 10**6)
+        return bench.run_one(order.seed, int(number), Fault.of(fault))
+    finally:
+        bench.close()
+
+
+def _show(order: Order, backend: str, tally: Tally) -> None:
+    """One of each kind, made small."""
+    kinds: dict[str, Divergence] = {}
+    for each in sorted(tally.diverged, key=lambda each: shrink.weight(each.program)):
+        kinds.setdefault(each.signature, each)
+    counts = Counter(each.signature for each in tally.diverged)
+    bench = Bench(config_for(backend, order.postgres))
+    try:
+        for each in list(kinds.values())[:_MOST_SHOWN]:
+            program, fault, said = _made_small(bench, each)
+            name = f"program_{each.number}_{Fault.of(fault).mode}"
+            print(f"\n    {counts[each.signature]} like this: {each.said[0][:200]}")
+            print(f"    repeat with: {_command(order, backend, each)}\n")
+            print(printing.as_test(program, fault, on=backend, name=name, said=said), flush=True)
+    finally:
+        bench.close()
+
+
+def _made_small(bench: Bench, divergence: Divergence) -> tuple[Program, str, list[str]]:
+    """The program, the fault and what is wrong, as small as can be found in a while."""
+    best = (divergence.fault, divergence.said)
+
+    def fails(program: Program) -> bool:
+        nonlocal best
+        found = first_divergence(bench, program, divergence.kind)
+        if found is None:
+            return False
+        best = found
+        return True
+
+    small = shrink.shrunk(divergence.program, fails, seconds=_SHRINK_SECONDS)
+    return small, *best
+
+
+def first_divergence(bench: Bench, program: Program, kind: str) -> tuple[str, list[str]] | None:
+    """The first fault of the same mode under which the program fails in the same way."""
+    mode = kind.rpartition(" ")[2]
+    try:
+        answer = ask(program)
+        dry, said = bench.judged(program, NONE, answer)
+        if dry is None:
+            return None
+        if said or mode == "none":
+            return (str(NONE), said) if _is_kind(said, kind, "none") else None
+        for fault in faults_for(dry, answer, (mode,)):
+            _, said = bench.judged(program, fault, expected_under(program, answer, fault))
+            if _is_kind(said, kind, mode):
+                return str(fault), said
+    except (Racy, Stuck):
+        return None
+    return None
+
+
+def _is_kind(said: list[str], kind: str, mode: str) -> bool:
+    return bool(said) and f"{said[0].partition(':')[0]} {mode}" == kind
+
+
+__all__ = ["Divergence", "generate", "prove"]

@@ -1,0 +1,198 @@
+"""One process's place to execute programs: a database, an event loop, and faults for each program."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import signal
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pgqrs
+from proof.programs import oracle
+from proof.programs.faults import OUTAGES, PHASES, Fault, within
+from proof.programs.generator import generate
+from proof.programs.grammar import Program
+from proof.programs.judge import divergences
+from proof.programs.memory import Answer, Racy
+from proof.programs.world import Result, World
+
+NONE = Fault("none")
+# When even the loop does not answer any more.
+_DEADLINE_SECONDS = 60
+
+
+class TooLong(BaseException):
+    """The process does not get on with it."""
+
+
+@dataclass(slots=True)
+class Divergence:
+    seed: int
+    number: int
+    backend: str
+    fault: str
+    said: list[str]
+    program: Program
+    struck_at: str = ""
+
+    @property
+    def kind(self) -> str:
+        """What many of them have in common: the first word, and the mode of the fault."""
+        return f"{self.said[0].partition(':')[0]} {Fault.of(self.fault).mode}"
+
+    @property
+    def signature(self) -> str:
+        """With the classes of the errors that it tells of: divergences that have all this in common are one."""
+        classes = sorted(set(re.findall(r"\w+\.[A-Z]\w+|(?<=error=['\"])\w+", " ".join(self.said))))
+        return f"{self.kind} {' '.join(classes)}"
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of one program under its faults."""
+
+    number: int
+    executed: int = 0
+    # Its boundary was not reached this time, so that it shows nothing.
+    missed: int = 0
+    by_mode: dict[str, int] = field(default_factory=dict)
+    diverged: list[Divergence] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Bench:
+    def __init__(self, config: pgqrs.Config) -> None:
+        self._config = config
+        self._runner = asyncio.Runner()
+        self._opened: Any = None
+        self.world: World | None = None
+
+    # -- one program -------------------------------------------------------------------------------------
+
+    def run(self, seed: int, number: int, most: int, modes: Iterable[str] = ()) -> Report:
+        """The program without a fault, then under as many faults as are asked for, by chance."""
+        began = time.monotonic()
+        report = Report(number)
+        program, answer = generate(seed, number)
+        dry = self.judged(program, NONE, answer)
+        self._count(report, seed, program, NONE, *dry)
+        if dry[0] is None or dry[1]:
+            # What goes wrong by itself says nothing about faults.
+            report.seconds = time.monotonic() - began
+            return report
+        for fault in self._chosen(seed, number, dry[0], answer, most, tuple(modes)):
+            with suppress(Racy):
+                expected = expected_under(program, answer, fault)
+                self._count(report, seed, program, fault, *self.judged(program, fault, expected))
+        report.seconds = time.monotonic() - began
+        return report
+
+    def run_one(self, seed: int, number: int, fault: Fault) -> Report:
+        """The program under that fault alone."""
+        report = Report(number)
+        program, answer = generate(seed, number)
+        expected = expected_under(program, answer, fault)
+        self._count(report, seed, program, fault, *self.judged(program, fault, expected))
+        return report
+
+    def _chosen(
+        self, seed: int, number: int, dry: Result, answer: Answer, most: int, modes: tuple[str, ...]
+    ) -> list[Fault]:
+        every = faults_for(dry, answer, modes)
+        if len(every) <= most:
+            return every
+        rng = random.Random(f"{seed} {number} faults")
+        by_mode: dict[str, list[Fault]] = {}
+        for fault in every:
+            by_mode.setdefault(fault.mode, []).append(fault)
+        chosen: list[Fault] = []
+        for each in by_mode.values():
+            rng.shuffle(each)
+        while len(chosen) < most:
+            for each in by_mode.values():
+                if each and len(chosen) < most:
+                    chosen.append(each.pop())
+        return chosen
+
+    def _count(
+        self, report: Report, seed: int, program: Program, fault: Fault, result: Result | None, said: list[str]
+    ) -> None:
+        if result is not None and fault.mode != "none" and not result.struck and not said:
+            report.missed += 1
+            return
+        report.executed += 1
+        report.by_mode[fault.mode] = report.by_mode.get(fault.mode, 0) + 1
+        if said:
+            at = "" if result is None else result.struck_at
+            backend = self._config.backend
+            report.diverged.append(Divergence(seed, report.number, backend, str(fault), said, program, at))
+
+    def judged(self, program: Program, fault: Fault, answer: Answer) -> tuple[Result | None, list[str]]:
+        """One execution, and what is wrong with it."""
+        try:
+            result = self._within_time(program, fault)
+        except TooLong:
+            self.close()
+            return None, [f"hangs: the process did not answer for {_DEADLINE_SECONDS} s"]
+        if any(each.startswith("hangs") for each in result.wrong):
+            # Whatever hangs there must not disturb the next one.
+            self.close()
+        return result, divergences(result, answer)
+
+    def _within_time(self, program: Program, fault: Fault) -> Result:
+        def ring(*_given: Any) -> None:
+            raise TooLong
+
+        before = signal.signal(signal.SIGALRM, ring)
+        signal.alarm(_DEADLINE_SECONDS)
+        try:
+            return self._runner.run(self._execute(program, fault))
+        finally:
+            signal.alarm(0)
+            signal.signal(signal.SIGALRM, before)
+
+    async def _execute(self, program: Program, fault: Fault) -> Result:
+        if self.world is None:
+            self._opened = World.opened(self._config)
+            self.world = await self._opened.__aenter__()
+        return await self.world.execute(program, fault)
+
+    # -- as many as there are ----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        opened, self._opened, self.world = self._opened, None, None
+        if opened is not None:
+            with suppress(Exception, TooLong, asyncio.CancelledError):
+                self._runner.run(within(5.0, opened.__aexit__(None, None, None)))
+        with suppress(Exception, TooLong, asyncio.CancelledError):
+            self._runner.close()
+        self._runner = asyncio.Runner()
+
+
+def faults_for(dry: Result, answer: Answer, modes: tuple[str, ...] = ()) -> list[Fault]:
+    """Every fault that means something for a program, from what a run without any has passed."""
+    points = dry.points
+    found: list[Fault] = []
+    for mode, phases in PHASES.items():
+        count = sum(points[phase] for phase in phases)
+        if mode == "outage":
+            found += [Fault(mode, nth, calls) for nth in range(1, count + 1) for calls in OUTAGES]
+        else:
+            found += [Fault(mode, nth) for nth in range(1, count + 1)]
+    if answer.outcome.status == "ERROR":
+        found.append(Fault("restart"))
+    return [fault for fault in found if not modes or fault.mode in modes]
+
+
+def expected_under(program: Program, answer: Answer, fault: Fault) -> Answer:
+    """What must come of it under that fault; raises Racy where that is a matter of chance."""
+    if fault.mode == "restart":
+        return oracle.ask(program, restarted=True)
+    if fault.costs_an_attempt or fault.mode == "cancel":
+        return oracle.ask_under_faults(program)
+    return answer

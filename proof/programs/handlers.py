@@ -1,0 +1,304 @@
+"""Programs on the engine: one workflow for each kind of handler, whatever the program.
+
+A run's input names its case and its label; the program is found in this process. Bodies write into the case's ledger,
+and each pass over a handler into a log of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import copy_context
+from typing import Any
+
+import pgqrs
+from proof.programs.faults import Dead, Fate, current_fate
+from proof.programs.grammar import (
+    Ask,
+    Body,
+    Child,
+    Doing,
+    Emit,
+    First,
+    Gather,
+    Hangs,
+    Map,
+    Program,
+    Progress,
+    Sleep,
+    Step,
+    Transact,
+    Wait,
+)
+from proof.programs.logs import Effect, Ledger, Observation, Pass
+from proof.programs.memory import failure
+from proof.programs.walker import Frame, Walk, drive
+
+ASYNC, PLAIN = "programs.async", "programs.plain"
+# Long enough for a body that does not hang, short enough to wait for one that does.
+_TIMEOUT = 0.02
+_HANGS = 0.06
+TABLE = "proof_rows"
+
+CASES: dict[str, Case] = {}
+_numbers = itertools.count(1)
+
+
+class Case:
+    """One execution of a program: what it leaves behind outside of the database."""
+
+    def __init__(self, program: Program, *, schema: str = "", makes_table: bool = False) -> None:
+        self.ident = str(next(_numbers))
+        self.program = program
+        self.ledger = Ledger()
+        self.healed = False
+        # By the label of the run: its program, and the passes over its handler.
+        self.programs: dict[str, Program] = {"": program}
+        self.passes: dict[str, list[Pass]] = {}
+        # Labels of runs that are to be cancelled when they wait.
+        self.doomed: set[str] = set()
+        self.table = f'"{schema}".{TABLE}' if schema else TABLE
+        # In a database that nobody has prepared.
+        self.makes_table = makes_table
+        self.flips = 0
+        CASES[self.ident] = self
+
+    def close(self) -> None:
+        del CASES[self.ident]
+
+    def forget(self) -> None:
+        """As if nothing had happened yet."""
+        self.ledger = Ledger()
+        self.passes.clear()
+
+    def given(self, label: str) -> str:
+        """The input of the run with that label."""
+        return f"{self.ident}|{label}"
+
+    def begun(self, label: str) -> Pass:
+        log = _Log(current_fate.get())
+        self.passes.setdefault(label, []).append(log)
+        return log
+
+
+class _Log(Pass):
+    """Of a worker that was killed nothing is heard any more."""
+
+    def __init__(self, fate: Fate | None) -> None:
+        super().__init__()
+        self._fate = fate
+
+    def add(self, path: str, observation: Observation) -> None:
+        if self._fate is None or not self._fate.is_dead:
+            super().add(path, observation)
+
+    def ended(self, how: str) -> None:
+        if self._fate is None or not self._fate.is_dead:
+            self.end = how
+
+
+async def handle(ctx: Any, given: str) -> Any:
+    ident, _, label = given.partition("|")
+    return await _walked(ctx, CASES[ident], label)
+
+
+def handle_plain(ctx: Any, given: str) -> Any:
+    ident, _, label = given.partition("|")
+    return drive(_walked(ctx, CASES[ident], label))
+
+
+HANDLERS = {ASYNC: handle, PLAIN: handle_plain}
+
+
+def program_handler(case: Case) -> Any:
+    """A handler of its own for the program of the case."""
+    if case.program.plain:
+
+        def program(ctx: Any) -> Any:
+            return drive(_walked(ctx, case, ""))
+
+        return program
+
+    async def program_(ctx: Any) -> Any:
+        return await _walked(ctx, case, "")
+
+    return program_
+
+
+def workflow_of(program: Program) -> str:
+    return PLAIN if program.plain else ASYNC
+
+
+async def _walked(ctx: Any, case: Case, label: str) -> Any:
+    log = case.begun(label)
+    program = case.programs[label]
+    try:
+        result = await Walk(program, _Verbs(ctx, case, label, program), log, label).run()
+    except Exception:
+        log.ended("raised")
+        raise
+    log.ended("returned")
+    return result
+
+
+class _Verbs:
+    """What a program asks for, as verbs of the context."""
+
+    def __init__(self, ctx: Any, case: Case, label: str, program: Program) -> None:
+        self._ctx = ctx
+        self._case = case
+        self._label = label
+        self._plain = program.plain
+
+    def chance(self) -> bool:
+        self._case.flips += 1
+        return self._case.flips % 2 == 0
+
+    async def gather(self, branches: list[Callable[[], Coroutine[Any, Any, Any]]], node: Gather) -> list[Any]:
+        options = {"return_exceptions": True} if node.return_exceptions else {}
+        if self._plain:
+            here = [lambda branch=branch: drive(branch()) for branch in branches]
+            return list(self._ctx.gather(*here, **options))
+        gather = asyncio.gather if node.how == "asyncio" else self._ctx.gather
+        return list(await gather(*(branch() for branch in branches), **options))
+
+    async def do(self, node: Doing, key: str, frame: Frame) -> Any:
+        return await getattr(self, f"_{type(node).__name__.lower()}")(node, key, frame)
+
+    async def _transact(self, node: Transact, key: str, frame: Frame) -> Any:
+        return await _done(self._ctx.transaction(node.called, self._work(node.body, key, frame)))
+
+    async def _emit(self, node: Emit, key: str, _frame: Frame) -> Any:
+        return await _done(self._ctx.emit(f"proof.{node.name}", f"{self._label}:{key}"))
+
+    async def _progress(self, _node: Progress, key: str, _frame: Frame) -> Any:
+        return await _done(self._ctx.progress(int(key[1:].partition("[")[0])))
+
+    async def _ask(self, node: Ask, _key: str, _frame: Frame) -> Any:
+        return repr(await _done(getattr(self._ctx, node.what)()))
+
+    async def _sleep(self, node: Sleep, _key: str, _frame: Frame) -> Any:
+        return await _done(self._ctx.sleep(node.seconds))
+
+    async def _wait(self, node: Wait, key: str, _frame: Frame) -> Any:
+        return await _done(self._ctx.wait_for(signal_name(key), timeout=node.timeout))
+
+    # -- children ----------------------------------------------------------------------------------------
+
+    async def _child(self, node: Child, key: str, _frame: Frame) -> Any:
+        given = self._born(key, node.program, cancelled=node.cancelled)
+        child = await _done(self._ctx.spawn(workflow_of(node.program), given))
+        return await _done(child.result())
+
+    async def _map(self, node: Map, key: str, _frame: Frame) -> Any:
+        given = [self._born(f"{key}.{number}", program) for number, program in enumerate(node.programs)]
+        options = {"return_exceptions": True} if node.return_exceptions else {}
+        # One workflow for all of them, whose handlers are not plain.
+        return await _done(self._ctx.map(ASYNC, given, limit=node.limit, **options))
+
+    async def _first(self, _node: First, _key: str, _frame: Frame) -> Any:
+        raise NotImplementedError("ctx.first")
+
+    def _born(self, key: str, program: Program, *, cancelled: bool = False) -> str:
+        """The input of a child, which finds its program in this process."""
+        label = f"{self._label}/{key}"
+        self._case.programs[label] = program
+        if cancelled:
+            self._case.doomed.add(label)
+        return self._case.given(label)
+
+    # -- bodies ------------------------------------------------------------------------------------------
+
+    def _begin(self, key: str, frame: Frame) -> int:
+        return self._case.ledger.begin(Effect(f"{self._label}:{key}", f"{self._label}:{frame.path}"))
+
+    async def _step(self, node: Step, key: str, frame: Frame) -> Any:
+        options: dict[str, Any] = {}
+        if node.retry:
+            options["retry"] = pgqrs.RetryPolicy(max_attempts=node.retry)
+        if isinstance(node.body, Hangs):
+            options["timeout"] = _TIMEOUT
+        body = self._plain_body(node, key, frame) if node.plain else self._async_body(node, key, frame)
+        return await _done(self._ctx.step(node.called, body, **options))
+
+    def _async_body(self, node: Step, key: str, frame: Frame) -> Callable[[], Awaitable[Any]]:
+        async def body() -> Any:
+            await _stop_if_dead()
+            error = self._failure(node.body, key, frame)
+            if isinstance(node.body, Hangs) and error is not None:
+                await asyncio.sleep(3600)
+            if node.emits:
+                await self._ctx.emit(f"proof.{node.name}", f"{self._label}:{key}")
+            _raise(error)
+            return node.body.value
+
+        return body
+
+    def _plain_body(self, node: Step, key: str, frame: Frame) -> Callable[[], Any]:
+        def body() -> Any:
+            _end_if_dead()
+            error = self._failure(node.body, key, frame)
+            if isinstance(node.body, Hangs) and error is not None:
+                time.sleep(_HANGS)
+                return node.body.value
+            if node.emits:
+                self._ctx.emit(f"proof.{node.name}", f"{self._label}:{key}")
+            _raise(error)
+            return node.body.value
+
+        return body
+
+    def _work(self, body: Body, key: str, frame: Frame) -> Callable[[Any], Coroutine[Any, Any, Any]]:
+        row = self._case.given(f"{self._label}:{key}")
+
+        async def work(tx: Any) -> Any:
+            _end_if_dead()
+            error = self._failure(body, key, frame)
+            if self._case.makes_table:
+                await tx.execute(f"create table if not exists {TABLE} (row_key text not null)")
+            # It holds nothing that a statement would have to escape.
+            await tx.execute(f"insert into {self._case.table} (row_key) values ('{row}')")
+            _raise(error)
+            return body.value
+
+        return work
+
+    def _failure(self, body: Body, key: str, frame: Frame) -> Callable[[], Exception] | None:
+        return failure(body, self._begin(key, frame), healed=self._case.healed)
+
+
+def _raise(error: Callable[[], Exception] | None) -> None:
+    if error is not None:
+        raise error()
+
+
+async def _done(result: Any) -> Any:
+    """A verb of a plain context is done when it returns."""
+    return await result if inspect.isawaitable(result) else result
+
+
+async def _stop_if_dead() -> None:
+    fate = current_fate.get()
+    if fate is not None and fate.is_dead:
+        await fate.hang()
+
+
+def _end_if_dead() -> None:
+    fate = current_fate.get()
+    if fate is not None and fate.is_dead:
+        raise Dead
+
+
+def signal_name(key: str) -> str:
+    """Of the `wait_for` with that key."""
+    return key.replace("[", ".").replace("]", "")
+
+
+def own_context(fate: Fate) -> Any:
+    """The context of a worker with that fate: its tasks and threads take it over."""
+    context = copy_context()
+    context.run(current_fate.set, fate)
+    return context

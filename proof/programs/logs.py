@@ -1,0 +1,85 @@
+"""What programs leave behind outside of the database: effects of bodies, and what each pass of a handler observed."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from proof.programs.errors import Seen
+
+# In the place of a value that differs from run to run, but not from pass to pass.
+ANY = "<any>"
+
+
+def agree(one: Any, other: Any) -> bool:
+    """True when both could be the same value."""
+    if isinstance(one, Seen):
+        return one.agrees(other)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(agree, one, other))
+    return ANY in (one, other) or bool(one == other)
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one statement gave to the handler: a value, or an error."""
+
+    key: str
+    value: Any = None
+    error: Seen | None = None
+
+    def agrees(self, other: Observation) -> bool:
+        if self.key != other.key or (self.error is None) != (other.error is None):
+            return False
+        if self.error is not None:
+            return self.error.agrees(other.error)
+        return agree(self.value, other.value)
+
+    def __str__(self) -> str:
+        return f"{self.key} {'= ' + repr(self.value) if self.error is None else '! ' + str(self.error)}"
+
+
+@dataclass(slots=True)
+class Pass:
+    """One execution of a handler from its top: by branch, what it observed, in order."""
+
+    seen: dict[str, list[Observation]] = field(default_factory=dict)
+    # "" while it has not come to its end: it waits, was cut off, or is under way.
+    end: str = ""
+
+    def add(self, path: str, observation: Observation) -> None:
+        self.seen.setdefault(path, []).append(observation)
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A body began."""
+
+    key: str
+    path: str
+    # In the oracle: the effects that must come before it.
+    after: frozenset[str] = frozenset()
+
+
+class Ledger:
+    """Effects in the order in which they happened, from any thread. A key begins with the label of its run."""
+
+    def __init__(self) -> None:
+        self.effects: list[Effect] = []
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def begin(self, effect: Effect) -> int:
+        """How often this body has begun, with this time."""
+        with self._lock:
+            self.effects.append(effect)
+            self._counts[effect.key] += 1
+            return self._counts[effect.key]
+
+    def count(self, key: str) -> int:
+        return self._counts[key]
+
+    def counts(self) -> Counter[str]:
+        return Counter(self._counts)

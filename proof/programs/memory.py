@@ -1,0 +1,443 @@
+"""A program executed in memory, without the engine: one schedule of what the oracle asks.
+
+One pass is enough here: waits take virtual time, and nothing is ever interrupted. Only an error that leaves the
+handler begins another one, in which completed steps and errors that were caught stay as they are, and the steps whose
+error left the handler run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pgqrs import errors as ours
+from proof.programs import errors, virtual
+from proof.programs.errors import by_engine
+from proof.programs.grammar import (
+    Ask,
+    Body,
+    Child,
+    Doing,
+    Emit,
+    Fails,
+    First,
+    Gather,
+    Gives,
+    Hangs,
+    Map,
+    Program,
+    Progress,
+    Sleep,
+    Step,
+    Transact,
+    Wait,
+)
+from proof.programs.logs import ANY, Effect, Ledger, Pass
+from proof.programs.walker import Frame, Walk
+
+# What a run that was started by another may be attempted: the setting of the store.
+CHILD_ATTEMPTS = 4
+
+
+class Racy(Exception):
+    """What comes of the program depends on how long things take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ends."""
+
+    status: str
+    result: Any = None
+    # "ValueError: bad", as the run's row has it; None: any.
+    error: str | None = None
+
+    def agrees(self, other: Outcome) -> bool:
+        same = self.error is None or other.error is None or self.error == other.error
+        return self.status == other.status and same and self.result == other.result
+
+
+@dataclass(slots=True)
+class Life:
+    """What must come of one run, as the oracle saw it."""
+
+    # One for each attempt; after a restart they go on.
+    passes: list[Pass] = field(default_factory=list)
+    # Branches whose end the handler waited for, by attempt.
+    joined: list[set[str]] = field(default_factory=list)
+    outcome: Outcome | None = None
+
+
+@dataclass(slots=True)
+class Answer:
+    """What must come of a program."""
+
+    outcome: Outcome
+    # By the label of the run: "" is the program's own.
+    lives: dict[str, Life]
+    effects: list[Effect]
+    # How often each body may begin without any fault.
+    most: dict[str, int]
+    # Effects that must have happened when the run has ended.
+    required: frozenset[str]
+    # By key: what was emitted, and which rows transactions have written; the second, whether it must be there.
+    emitted: dict[str, bool]
+    rows: dict[str, bool]
+    # Other ways to the same outcome, by the label of the run.
+    alternatives: dict[str, list[Life]] = field(default_factory=dict)
+
+
+class _Record(NamedTuple):
+    value: Any = None
+    error: Callable[[], Exception] | None = None
+
+
+class _Failed(NamedTuple):
+    key: str
+    error: BaseException
+
+
+class Memory:
+    """One execution under one schedule: 0 to 2 are fixed, any other is chance."""
+
+    def __init__(
+        self,
+        schedule: int,
+        *,
+        restarted: bool = False,
+        more_attempts: int = 0,
+        lost: frozenset[str] = frozenset(),
+        contexts: bool = False,
+    ) -> None:
+        # True: what a step raises while another error is handled takes that one along when it leaves the handler.
+        self.contexts = contexts
+        # The names of the bodies whose first result is lost.
+        self.lost = lost
+        self._rng = random.Random(schedule)
+        self._schedule = schedule
+        self._restarted = restarted
+        self._more_attempts = more_attempts
+        self.healed = False
+        self.ledger = Ledger()
+        self.lives: dict[str, Life] = {}
+        self.emitted: dict[str, bool] = {}
+        self.rows: dict[str, bool] = {}
+        self.races = False
+
+    def ask(self, program: Program) -> Answer:
+        return virtual.run(self._ask(program))  # type: ignore[no-any-return]
+
+    async def _ask(self, program: Program) -> Answer:
+        run = _Run(self, program, "", program.attempts + self._more_attempts)
+        outcome = await run.live()
+        if self._restarted and outcome.status == "ERROR":
+            self.healed = True
+            outcome = await run.live_again()
+        if self.races:
+            raise Racy("several children of a map fail")
+        required = frozenset(run.known)
+        return Answer(
+            outcome,
+            self.lives,
+            self.ledger.effects,
+            dict(self.ledger.counts()),
+            required,
+            {key: key in required for key in self.emitted},
+            {key: key in required for key in self.rows},
+        )
+
+    async def pass_time(self) -> None:
+        """As long as a body takes in this schedule, or a wait more than it must."""
+        match self._schedule:
+            case 0:
+                seconds: float | None = 0.0
+            case 1:
+                seconds = 0.01
+            case 2:
+                # As in a replay: what is recorded is there at once, and nothing else gets its turn meanwhile.
+                seconds = None
+            case _:
+                # Longer than a lease, than most sleeps, than all of them.
+                seconds = self._rng.choice([None, 0.0, 0.01, 0.4, 45.0, 4500.0])
+        if seconds is not None:
+            await asyncio.sleep(seconds)
+
+
+class _Run:
+    """One run with all its attempts."""
+
+    def __init__(self, oracle: Memory, program: Program, label: str, attempts: int) -> None:
+        self.oracle = oracle
+        self.program = program
+        self.label = label
+        self.records: dict[str, _Record] = {}
+        # How often a step with a policy was tried, over all attempts of the run.
+        self.tried: dict[str, int] = {}
+        self.failed: list[_Failed] = []
+        self.children: dict[str, _Run] = {}
+        self.known: set[str] = set()
+        self.task: asyncio.Task[Outcome] | None = None
+        self._attempts = attempts
+        self._life = oracle.lives.setdefault(label, Life())
+        self._reopened: set[str] = set()
+        self.waiting = asyncio.Event()
+        self.cancelled = False
+
+    async def waits(self) -> bool:
+        """True when it waits for what never comes; False when it has ended before."""
+        assert self.task is not None
+        waiting = asyncio.create_task(self.waiting.wait())
+        await asyncio.wait([self.task, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        return not self.task.done()
+
+    async def live(self) -> Outcome:
+        for attempt in range(1, self._attempts + 1):
+            try:
+                result = await self._pass()
+            except Exception as error:  # noqa: BLE001 - a handler may raise anything
+                left = self._left(error)
+                is_last = (
+                    isinstance(error, ours.PermanentError | ours.SerializationError) or attempt == self._attempts
+                )
+                if is_last:
+                    self._reopened = left
+                    return self._ended(Outcome("ERROR", error=_line(error)))
+                self._reopen(left)
+                await asyncio.sleep(2)
+                continue
+            return self._ended(Outcome("SUCCESS", result))
+        raise AssertionError("the last attempt decides")
+
+    async def live_again(self) -> Outcome:
+        """After a restart."""
+        self._reopen(self._reopened)
+        self.tried.clear()
+        return await self.live()
+
+    def _ended(self, outcome: Outcome) -> Outcome:
+        self._life.outcome = outcome
+        return outcome
+
+    def _reopen(self, keys: set[str]) -> None:
+        for key in keys:
+            self.records.pop(key, None)
+
+    def _left(self, error: BaseException) -> set[str]:
+        """The steps whose error has left the handler."""
+        alone = set() if self.oracle.contexts else {id(each.error) for each in self.failed}
+        chain = _chain(error, alone)
+        return {each.key for each in self.failed if id(each.error) in chain}
+
+    async def _pass(self) -> Any:
+        log = Pass()
+        walk = Walk(self.program, _Verbs(self), log, self.label)
+        self.failed.clear()
+        self._life.passes.append(log)
+        self._life.joined.append(walk.joined)
+        try:
+            result = await walk.run()
+            log.end = "returned"
+        except Exception:
+            log.end = "raised"
+            raise
+        finally:
+            self.known |= walk.main.known
+            for task in walk.loose:
+                task.cancel()
+            await asyncio.gather(*walk.loose, return_exceptions=True)
+        return result
+
+    def key(self, key: str) -> str:
+        return f"{self.label}:{key}"
+
+
+class _Verbs:
+    def __init__(self, run: _Run) -> None:
+        self._run = run
+        self._oracle = run.oracle
+
+    def chance(self) -> bool:
+        return True
+
+    async def gather(self, branches: list[Callable[[], Coroutine[Any, Any, Any]]], node: Gather) -> list[Any]:
+        if self._run.program.plain:
+            # Side by side in threads: the first error, by their order, when all have come to their end.
+            results = await asyncio.gather(*(branch() for branch in branches), return_exceptions=True)
+            for result in results if not node.return_exceptions else ():
+                if isinstance(result, BaseException):
+                    raise result
+            return results
+        return await asyncio.gather(*(branch() for branch in branches), return_exceptions=node.return_exceptions)
+
+    async def do(self, node: Doing, key: str, frame: Frame) -> Any:
+        recorded = self._run.records.get(key)
+        if recorded is not None:
+            if recorded.error is None:
+                return recorded.value
+            raise self._failed(key, recorded.error())
+        return await getattr(self, f"_{type(node).__name__.lower()}")(node, key, frame)
+
+    async def _emit(self, _node: Emit, key: str, frame: Frame) -> None:
+        await self._oracle.pass_time()
+        self._emitted(key, frame)
+
+    async def _progress(self, _node: Progress, _key: str, _frame: Frame) -> None:
+        """For people; nothing depends on it."""
+
+    async def _ask(self, _node: Ask, _key: str, _frame: Frame) -> str:
+        return ANY
+
+    async def _sleep(self, node: Sleep, _key: str, _frame: Frame) -> None:
+        await asyncio.sleep(node.seconds)
+        await self._oracle.pass_time()
+
+    async def _first(self, node: First, _key: str, _frame: Frame) -> Any:
+        return node.winner
+
+    # -- bodies ------------------------------------------------------------------------------------------
+
+    def _begin(self, key: str, frame: Frame) -> int:
+        full = self._run.key(key)
+        number = self._oracle.ledger.begin(Effect(full, f"{self._run.label}:{frame.path}", frozenset(frame.known)))
+        frame.known.add(full)
+        return number + (key.partition("[")[0] in self._oracle.lost)
+
+    async def _step(self, node: Step, key: str, frame: Frame) -> Any:
+        body = node.body
+        while True:
+            self._run.tried[key] = self._run.tried.get(key, 0) + 1
+            number = self._begin(key, frame)
+            await self._oracle.pass_time()
+            error = failure(body, number, healed=self._oracle.healed)
+            if error is None:
+                if node.emits:
+                    self._emitted(key, frame)
+                return self._recorded(key, body.value)
+            if self._run.tried[key] >= node.retry or isinstance(error(), ours.PermanentError):
+                raise self._failed(key, self._recorded_error(key, error))
+            await asyncio.sleep(2)
+
+    async def _transact(self, node: Transact, key: str, frame: Frame) -> Any:
+        body = node.body
+        number = self._begin(key, frame)
+        await self._oracle.pass_time()
+        error = failure(body, number, healed=self._oracle.healed)
+        if error is not None:
+            raise self._failed(key, self._recorded_error(key, error))
+        self._oracle.rows[self._run.key(key)] = True
+        return self._recorded(key, body.value)
+
+    def _emitted(self, key: str, frame: Frame) -> None:
+        full = self._run.key(key)
+        frame.known.add(full)
+        self._oracle.emitted[full] = True
+        if key not in self._run.records:
+            self._recorded(key, None)
+
+    def _recorded(self, key: str, value: Any) -> Any:
+        self._run.records[key] = _Record(value)
+        return value
+
+    def _recorded_error(self, key: str, error: Callable[[], Exception]) -> Exception:
+        self._run.records[key] = _Record(error=error)
+        return error()
+
+    def _failed(self, key: str, error: Exception) -> Exception:
+        self._run.failed.append(_Failed(key, error))
+        return error
+
+    # -- waits -------------------------------------------------------------------------------------------
+
+    async def _wait(self, node: Wait, key: str, _frame: Frame) -> Any:
+        if node.sent != "never":
+            await self._oracle.pass_time()
+            return self._recorded(key, node.value)
+        if node.timeout is None:
+            # For ever, unless somebody cancels it.
+            self._run.waiting.set()
+        await asyncio.sleep(node.timeout or 10**9)
+        raise self._failed(key, self._recorded_error(key, lambda: by_engine(ours.WaitTimeout("in vain"), key)))
+
+    async def _child(self, node: Child, key: str, frame: Frame) -> Any:
+        return await self._result_of(key, frame, node.program, cancelled=node.cancelled)
+
+    async def _result_of(self, key: str, frame: Frame, program: Program, *, cancelled: bool = False) -> Any:
+        run = self._run.children.get(key)
+        if run is None:
+            run = self._run.children[key] = _Run(self._oracle, program, f"{self._run.label}/{key}", CHILD_ATTEMPTS)
+            run.known |= frame.known
+            run.task = asyncio.create_task(run.live())
+        assert run.task is not None
+        if cancelled and (run.cancelled or await run.waits()):
+            await self._oracle.pass_time()
+            run.cancelled = run.task.cancel() or run.cancelled
+            frame.known |= run.known
+            raise self._failed(key, self._recorded_error(key, lambda: by_engine(ours.RunCancelled(0), key)))
+        outcome = await asyncio.shield(run.task)
+        frame.known |= run.known
+        await self._oracle.pass_time()
+        if outcome.status == "SUCCESS":
+            return self._recorded(key, outcome.result)
+        raise self._failed(key, self._recorded_error(key, lambda: by_engine(ours.ExecutionFailed(0, ""), key)))
+
+    async def _map(self, node: Map, key: str, frame: Frame) -> list[Any]:
+        frames = [Frame(known=set(frame.known)) for _ in node.programs]
+        results = await asyncio.gather(
+            *(
+                self._result_of(f"{key}.{number}", own, program)
+                for number, (program, own) in enumerate(zip(node.programs, frames, strict=True))
+            ),
+            return_exceptions=True,
+        )
+        wrong = [each for each in results if isinstance(each, Exception)]
+        if wrong and not node.return_exceptions:
+            if len(wrong) > 1:
+                self._oracle.races = True
+            raise wrong[0]
+        frame.joined(*frames)
+        return results
+
+
+def failure(body: Body, number: int, *, healed: bool) -> Callable[[], Exception] | None:
+    """What the body raises when it begins for the `number`th time; None when it returns its value."""
+    match body:
+        case Fails(times=times) if number <= times if times is not None else not healed:
+            return lambda: _raised(body)
+        case Hangs() if not healed:
+            return lambda: by_engine(TimeoutError(), "timeout")
+        case Gives() | Fails() | Hangs():
+            return None
+
+
+def _raised(body: Fails) -> Exception:
+    error = errors.make(body.kind, body.number)
+    if body.caused:
+        error.__cause__ = KeyError("the cause")
+    return error
+
+
+def _line(error: BaseException) -> str | None:
+    if isinstance(error, BaseExceptionGroup) or errors.made_by_engine(error):
+        return None
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _chain(error: BaseException, alone: set[int]) -> set[int]:
+    """The error, its parts and causes, and what was handled when it was raised, but for those that stand alone."""
+    chain: set[int] = set()
+    links: list[BaseException | None] = [error]
+    while links:
+        link = links.pop()
+        if link is None or id(link) in chain:
+            continue
+        chain.add(id(link))
+        links.append(link.__cause__)
+        if isinstance(link, BaseExceptionGroup):
+            links += link.exceptions
+        if id(link) not in alone and (not alone or not isinstance(link, BaseExceptionGroup)):
+            links.append(link.__context__)
+    return chain

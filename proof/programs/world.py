@@ -1,0 +1,397 @@
+"""One database and the workers on it: executes a program under a fault, and brings back all that came of it.
+
+Everything happens in one process and on a hand-set clock. A worker that is killed is not cancelled: its calls simply
+never return, and nothing that its code still does is heard. Its tasks are cleared away when the execution is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pgqrs
+from pgqrs import faults
+from pgqrs.db import looking
+from pgqrs.db.database import Kind
+from pgqrs.db.queries import Query
+from pgqrs.db.tables import messages
+from pgqrs.engine import worker as engine_worker
+from pgqrs.types import ENDED, RunStatus
+from proof.programs.faults import Fate, Fault, jump, own_time, strike, track_tasks, within
+from proof.programs.grammar import Child, Map, Program, Wait, parts
+from proof.programs.handlers import HANDLERS, TABLE, Case, own_context, workflow_of
+from proof.programs.memory import CHILD_ATTEMPTS
+
+LEASE_SECONDS = 30.0
+# Generous: other things happen on this machine.
+_HANGS_SECONDS = 15.0
+_ROUNDS = 120
+_TURNS = 200
+_EMPTIED = (
+    *("pgqrs_messages", "pgqrs_workflow_steps", "pgqrs_workflow_events", "pgqrs_signals", "pgqrs_outbox_events"),
+    *("pgqrs_run_attributes", "pgqrs_workflow_runs"),
+)
+_RUNS = Query(
+    "proof_runs",
+    "select r.run_id, r.parent_run_id, r.status, {text r.input}, {text r.output}, r.last_error, r.waiting_for, "
+    "r.attempt, {text r.headers} from pgqrs_workflow_runs as r order by r.run_id",
+)
+_STEPS = Query(
+    "proof_steps", "select s.run_id, s.step_id, s.status, s.attempts from pgqrs_workflow_steps as s order by 1, 2"
+)
+
+
+class Row(NamedTuple):
+    """One run, as the database has it."""
+
+    run_id: int
+    parent_run_id: int | None
+    status: str
+    label: str
+    output: str | None
+    last_error: str | None
+    waiting_for: str
+    attempt: int
+    progress: int
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of one execution."""
+
+    case: Case
+    fault: Fault
+    rows: dict[str, Row] = field(default_factory=dict)
+    # What is wrong whatever the program is.
+    wrong: list[str] = field(default_factory=list)
+    emitted: Counter[str] = field(default_factory=Counter)
+    written: Counter[str] = field(default_factory=Counter)
+    steps: list[Any] = field(default_factory=list)
+    # The boundaries that the worker passed, by phase.
+    points: Counter[str] = field(default_factory=Counter)
+    struck: bool = False
+    struck_at: str = ""
+    cancelled: bool = False
+
+
+class World:
+    def __init__(self, store: pgqrs.Store, clock: pgqrs.ManualClock) -> None:
+        self.store = store
+        self.clock = clock
+        self.backend = store.config.backend
+        self._rescuer: pgqrs.Worker | None = None
+        self._queues: list[int] = []
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, config: pgqrs.Config) -> AsyncIterator[World]:
+        # Of what is expected to go wrong nothing need be told.
+        logging.getLogger("pgqrs").setLevel(logging.CRITICAL)
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+        engine_worker._LOST_EVERY_SECONDS = 0.0
+        clock = pgqrs.ManualClock()
+        config = config.with_changes(lease_seconds=LEASE_SECONDS, max_attempts=CHILD_ATTEMPTS, maintenance=False)
+        loop = asyncio.get_running_loop()
+        before = loop.get_task_factory()
+        track_tasks(loop)
+        async with pgqrs.connect_with(config, install=True, clock=clock) as store:
+            world = cls(store, clock)
+            with own_time(clock), faults.injected(strike):
+                await world._prepare()
+                try:
+                    yield world
+                finally:
+                    if world._rescuer is not None:
+                        await world._rescuer.close()
+        loop.set_task_factory(before)
+
+    async def _prepare(self) -> None:
+        schema = self._schema
+        await self._run(f"create table if not exists {schema}{TABLE} (row_key text not null)")
+        self._rescuer = await self._hire("rescuer")
+        for name in HANDLERS:
+            self._queues.append((await self.store.workflow(name)).queue_id)
+
+    @property
+    def _schema(self) -> str:
+        return f'"{self.store.config.schema}".' if self.backend == "postgres" else ""
+
+    async def _run(self, *statements: str) -> list[Any]:
+        async def work(unit: Any) -> list[Any]:
+            rows: list[Any] = []
+            for each in statements:
+                rows = await unit.run_as_given(each, ())
+            return rows
+
+        return await self.store.database.perform(work, kind=Kind.UNIT, idempotent=True)
+
+    async def _fetch(self, query: Query) -> list[Any]:
+        return await self.store.database.perform(lambda unit: unit.fetch(query), kind=Kind.READ, idempotent=True)
+
+    async def empty(self) -> None:
+        await self._run(*(f"delete from {self._schema}{table}" for table in (*_EMPTIED, TABLE)))
+
+    async def _hire(self, name: str) -> pgqrs.Worker:
+        return await pgqrs.worker(name, concurrency=4).workflows(HANDLERS).create(self.store)
+
+    # -- one execution -----------------------------------------------------------------------------------
+
+    async def execute(self, program: Program, fault: Fault) -> Result:
+        await self.empty()
+        schema = self.store.config.schema if self.backend == "postgres" else ""
+        case = Case(program, schema=schema)
+        result = Result(case, fault)
+        execution = _Execution(self, case, result)
+        try:
+            await execution.run()
+            await self._survey(result)
+        finally:
+            await execution.clear_away()
+            case.close()
+        return result
+
+    async def rows(self) -> dict[str, Row]:
+        found = {}
+        for row in await self._fetch(_RUNS):
+            headers = json.loads(row[8]) if row[8] else {}
+            label = _label_of(row[3])
+            found[label] = Row(*row[:3], label, *row[4:6], row[6] or "", row[7], headers.get("done") or 0)
+        return found
+
+    async def picture(self) -> list[Any]:
+        """What a worker that has lost its lease may not change."""
+        return [
+            [tuple(row[:3]) + tuple(row[4:6]) for row in await self._fetch(_RUNS)],
+            [tuple(row) for row in await self._fetch(_STEPS)],
+        ]
+
+    async def next_due(self) -> float | None:
+        return await messages.next_due(self.store.database, self._queues)
+
+    async def _survey(self, result: Result) -> None:
+        result.rows = await self.rows()
+        result.steps = await self._fetch(_STEPS)
+        for event in await looking.emitted(self.store.database):
+            result.emitted[str(json.loads(event.payload))] += 1
+        table = f"{self._schema}{TABLE}"
+        prefix = result.case.given("")
+        for row in await self._run(f"select row_key from {table}"):
+            result.written[str(row[0]).removeprefix(prefix)] += 1
+        violations = await pgqrs.admin(self.store).check_invariants()
+        result.wrong += [f"invariant: {each}" for each in violations]
+
+
+class _Execution:
+    """The rounds of one execution: work what is due, play the world outside, let time pass."""
+
+    def __init__(self, world: World, case: Case, result: Result) -> None:
+        self._world = world
+        self._store = world.store
+        self._case = case
+        self._result = result
+        self._fault = result.fault
+        self._fate = Fate(self._fault)
+        self._fate.on_cancel = self._cancel
+        self._victim: pgqrs.Worker | None = None
+        self._stalled: asyncio.Task[None] | None = None
+        self._outside = asyncio.get_running_loop()
+        self._sent: set[tuple[str, str]] = set()
+        self._restarted = False
+        self._run_id = 0
+        self._progress: Counter[str] = Counter()
+        self._fates = [self._fate]
+
+    async def run(self) -> None:
+        case = self._case
+        self._victim = await self._world._hire("victim")
+        more = 1 if self._fault.costs_an_attempt else 0
+        trigger = self._noun.trigger(case.given(""), max_attempts=case.program.attempts + more)
+        self._run_id = await trigger.execute(self._store)
+        await self._send_early()
+        try:
+            await within(_HANGS_SECONDS, self._rounds())
+        except TimeoutError:
+            rows = await self._world.rows()
+            states = ", ".join(f"{label or 'the run'} {row.status}" for label, row in rows.items())
+            self._result.wrong.append(f"hangs: {states}")
+        finally:
+            self._result.points = self._fate.counts
+            self._result.struck = self._fate.struck.is_set()
+            self._result.struck_at = self._fate.struck_at
+
+    @property
+    def _noun(self) -> Any:
+        return pgqrs.workflow(workflow_of(self._case.program))
+
+    async def _rounds(self) -> None:
+        for _ in range(_ROUNDS):
+            await self._work()
+            rows = await self._world.rows()
+            self._look_at_progress(rows)
+            if any(row.waiting_for.startswith("parked") for row in rows.values()):
+                self._result.wrong += [f"parked: {r.waiting_for}" for r in rows.values() if "parked" in r.waiting_for]
+                break
+            if all(row.status in ENDED for row in rows.values()):
+                if await self._restart(rows):
+                    continue
+                break
+            if await self._play(rows):
+                continue
+            seconds = await self._world.next_due()
+            if seconds is None:
+                self._result.wrong.append("stuck: nothing is due, and not all runs have ended")
+                break
+            # A hair more: times are kept in microseconds.
+            self._world.clock.advance(max(seconds, 0) + 0.001)
+        else:
+            states = ", ".join(f"{label or 'the run'} {row.status} {row.waiting_for}" for label, row in rows.items())
+            self._result.wrong.append(f"stuck: no end after {_ROUNDS} rounds: {states}")
+        await self._wake()
+
+    # -- who works ---------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        if self._fate.struck.is_set() and self._fault.mode in ("kill", "stall", "freeze", "overlap"):
+            await self._work_as_another()
+            return
+        assert self._victim is not None
+        task = asyncio.get_running_loop().create_task(self._victim.run_until_idle(), context=own_context(self._fate))
+        striking = asyncio.ensure_future(self._fate.struck.wait())
+        dies = self._fault.mode in ("kill", "stall", "freeze", "overlap")
+        try:
+            await asyncio.wait([task, *([striking] if dies else [])], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            striking.cancel()
+        if not task.done():
+            # It stands still, or is dead.
+            self._victim._loop._heartbeat.stop()
+            if self._fault.mode != "kill":
+                self._stalled = task
+            return
+        # The database was away: a worker that polls would ask again. Anything else is not to leave it.
+        with suppress(pgqrs.ConnectionFailed):
+            task.result()
+
+    async def _work_as_another(self) -> None:
+        assert self._world._rescuer is not None
+        fate = Fate()
+        self._fates.append(fate)
+        if self._fault.mode == "overlap" and self._stalled is not None:
+            fate.on_claim = self._fate.wake
+        work = self._world._rescuer.run_until_idle()
+        await asyncio.get_running_loop().create_task(work, context=own_context(fate))
+
+    async def _wake(self) -> None:
+        """Who was stalled goes on, and may change nothing."""
+        if self._stalled is None:
+            return
+        before = await self._world.picture()
+        if self._fault.mode == "freeze":
+            jump(2 * LEASE_SECONDS)
+        self._fate.wake()
+        with suppress(pgqrs.ConnectionFailed):
+            await self._stalled
+        self._stalled = None
+        if self._fault.mode != "overlap" and before != await self._world.picture():
+            self._result.wrong.append("a worker that had lost its lease has changed something")
+
+    # -- the world outside -------------------------------------------------------------------------------
+
+    async def _cancel(self) -> None:
+        async def cancel() -> None:
+            with suppress(pgqrs.InvalidTransition):
+                await self._noun.cancel(self._run_id, self._store, reason="from outside")
+                self._result.cancelled = True
+
+        await asyncio.get_running_loop().create_task(cancel(), context=own_context(Fate()))
+
+    async def _send_early(self) -> None:
+        for node in waits_of(self._case.program):
+            if node.sent == "before":
+                for name in (node.name, *(f"{node.name}.{i}" for i in range(3))):
+                    await self._signal(self._run_id, "", name, node.value)
+
+    async def _signal(self, run_id: int, label: str, name: str, value: Any) -> None:
+        self._sent.add((label, name))
+        program = self._case.programs[label]
+        await pgqrs.workflow(workflow_of(program)).signal(run_id, self._store, name, value)
+
+    async def _play(self, rows: dict[str, Row]) -> bool:
+        """Sends what is waited for, and cancels who is to be cancelled; True when there was something to do."""
+        did = False
+        for label, row in rows.items():
+            if row.status != RunStatus.PAUSED:
+                continue
+            if label in self._case.doomed:
+                program = self._case.programs[label]
+                await pgqrs.workflow(workflow_of(program)).cancel(row.run_id, self._store)
+                did = True
+                continue
+            waited = set(row.waiting_for.split(", "))
+            for node in waits_of(self._case.programs[label]):
+                for name in waited:
+                    mine = name == node.name or name.startswith(f"{node.name}.")
+                    if mine and node.sent != "never" and (label, name) not in self._sent:
+                        await self._signal(row.run_id, label, name, node.value)
+                        did = True
+        return did
+
+    async def _restart(self, rows: dict[str, Row]) -> bool:
+        if self._restarted or self._fault.mode != "restart" or rows[""].status != RunStatus.ERROR:
+            return False
+        self._restarted = self._result.struck = self._case.healed = True
+        self._fate.struck.set()
+        await self._noun.restart(self._run_id, self._store)
+        return True
+
+    def _look_at_progress(self, rows: dict[str, Row]) -> None:
+        for label, row in rows.items():
+            self._progress[label] = max(self._progress[label], row.progress)
+
+    # -- afterwards --------------------------------------------------------------------------------------
+
+    async def clear_away(self) -> None:
+        """Ends what is left of the worker. One that came through signs off."""
+        assert self._victim is not None
+        fine = not self._fate.is_dead and not self._result.wrong and self._stalled is None
+        if fine:
+            await self._victim.close()
+            return
+        for fate in self._fates:
+            fate.is_dead = True
+        self._victim._loop._heartbeat.stop()
+        for _ in range(_TURNS):
+            left = [task for fate in self._fates for task in list(fate.tasks) if not task.done()]
+            if not left:
+                break
+            for task in left:
+                task.cancel()
+            await asyncio.sleep(0)
+        watchers = self._store.database.hints.watchers
+        for heard in [each for each in watchers if each == self._victim._loop._heartbeat.heard]:
+            watchers.remove(heard)
+
+
+def _label_of(text: str | None) -> str:
+    given = json.loads(text or '""')
+    if isinstance(given, dict):
+        given = given["given"]
+    return str(given).partition("|")[2]
+
+
+def waits_of(program: Program) -> list[Wait]:
+    """Its own, without those of its children."""
+    inner = {
+        id(part)
+        for node in parts(program)
+        if isinstance(node, Child | Map)
+        for child in ([node.program] if isinstance(node, Child) else node.programs)
+        for part in parts(child)
+    }
+    return [node for node in parts(program) if isinstance(node, Wait) and id(node) not in inner]
