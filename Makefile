@@ -75,7 +75,7 @@ bench-report: $(VENV)/.dev ## docs/reference/benchmarks.md from the newest resul
 	@$(BIN)/python -m benchmarks report
 
 proof: $(VENV)/.dev ## crash it everywhere, briefly, and print the table; LAYERS="crash model" ON=sqlite FULL=1 MINUTES=10 SEED=7 choose
-	@ON="$(ON)" FULL="$(FULL)" MINUTES="$(MINUTES)" SEED="$(SEED)" $(BIN)/python -m proof $(LAYERS)
+	@ON="$(ON)" FULL="$(FULL)" MINUTES="$(MINUTES)" SEED="$(SEED)" COUNT="$(COUNT)" $(BIN)/python -m proof $(LAYERS)
 
 soak: $(VENV)/.dev ## chaos with real processes on PostgreSQL and SQLite, recovery times, failover; MINUTES=10 ON=postgres SEED=7 choose
 	@ON="$(ON)" FULL=1 MINUTES="$(or $(MINUTES),10)" SEED="$(SEED)" $(BIN)/python -m proof chaos

@@ -6,6 +6,7 @@
     crash/     every store call x every mode, pairs of faults, every statement      (L1, L2, L3)
     power/     system calls that fail, power that is cut: SQLite                     (L3)
     model/     random operations against a small model                               (L4)
+    programs/  random handlers against an oracle, under faults
     chaos/     many real processes, killed, stopped, cut off; failover               (L6)
     mutants/   the library broken on purpose: does anybody notice?
     examples/  crash_everywhere on the workflows in examples/

@@ -15,6 +15,7 @@ CASE="17 kill@5" that under one fault. MODES=kill,lost leaves out the other faul
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import time
@@ -24,13 +25,14 @@ from dataclasses import dataclass, field
 from multiprocessing.pool import Pool
 
 from proof.order import Order
-from proof.programs import printing, shrink
+from proof.programs import kit, printing, shrink
 from proof.programs.bench import NONE, Bench, Divergence, Report, expected_under, faults_for
 from proof.programs.faults import Fault
 from proof.programs.generator import generate
 from proof.programs.grammar import Program
 from proof.programs.memory import Racy
 from proof.programs.oracle import ask
+from proof.programs.printing import compact
 from proof.programs.single import config_for
 from proof.programs.virtual import Stuck
 from proof.table import Row
@@ -39,6 +41,8 @@ from proof.table import Row
 PROCESSES = 2
 WANTED = {"sqlite": 10_000, "postgres": 3_000, "turso": 1_000}
 SHORT = {"sqlite": 800, "postgres": 250, "turso": 150}
+# How many programs the instruments of pgqrs.testing get, briefly and in full: each crash takes them a while.
+INSTRUMENTS = {False: 8, True: 60}
 # Of each program; small ones have fewer, and get them all.
 MOST_FAULTS = 20
 # So many kinds of divergences are made small and shown; the rest are counted.
@@ -78,6 +82,8 @@ def prove(order: Order) -> Iterator[Row]:
         seconds = time.monotonic() - began
         _show(order, backend, tally)
         yield _row(order, backend, tally, seconds, single=bool(case))
+    if not case and order.asks_for("sqlite"):
+        yield _instruments(order)
 
 
 def _row(order: Order, backend: str, tally: Tally, seconds: float, *, single: bool) -> Row:
@@ -93,6 +99,30 @@ def _row(order: Order, backend: str, tally: Tally, seconds: float, *, single: bo
         good=not tally.diverged and tally.executed >= wanted,
         command=_command(order, backend, first),
         seconds=seconds,
+    )
+
+
+def _instruments(order: Order) -> Row:
+    """What `pgqrs.testing` says of the same programs; it has a database of its own."""
+    began = time.monotonic()
+    programs = list(itertools.islice(kit.suitable(order.seed), INSTRUMENTS[order.full]))
+    wrong = caught = 0
+    for number, program in enumerate(programs):
+        said = kit.disagreements(program)
+        said += [f"{name} does not notice chance" for name in kit.unnoticed(program)]
+        wrong += bool(said)
+        caught += not any("chance" in each for each in said)
+        if said:
+            print(f"    suitable program {number} of seed {order.seed}: {'; '.join(said)}\n    {compact(program)}")
+    return Row(
+        number=11,
+        what="programs in the instruments of pgqrs.testing",
+        on="sqlite",
+        seen=f"{len(programs) - wrong} of {len(programs)} agree; chance caught in {caught}",
+        wanted="all agree; caught in all",
+        good=not wrong and caught == len(programs),
+        command=f"make proof LAYERS=programs ON=sqlite SEED={order.seed}{' FULL=1' if order.full else ''}",
+        seconds=time.monotonic() - began,
     )
 
 
