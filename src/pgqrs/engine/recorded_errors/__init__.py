@@ -54,5 +54,5 @@ def raised_again(text: str, *, program: Program, step_id: str) -> BaseException:
 def _traceback(error: BaseException) -> str:
     try:
         return storable("".join(traceback.format_exception(error)))[-_MOST_TRACEBACK:]
-    except Exception as broken:  # noqa: BLE001 - it formats what is the user's
+    except Exception as broken:  # noqa: BLE001 - it calls code of the user's
         return f"(its traceback could not be formatted: {type(broken).__name__})"

@@ -57,7 +57,7 @@ def carry_out(statement: Import) -> None:
 
 
 def namespace_of(module: Any) -> dict[str, Any] | None:
-    """Return a module's namespace without running a `__getattr__` of its own; None for what is not a module."""
+    """Return a module's namespace without running a `__getattr__` of its own; None if it is not a module."""
     if not issubclass(type(module), ModuleType):
         return None
     namespace: dict[str, Any] = vars(ModuleType)["__dict__"].__get__(module)
@@ -154,7 +154,7 @@ def _spec_of(name: str) -> ModuleSpec | None:
                 return None
             path = list(above.submodule_search_locations)
         return PathFinder.find_spec(name, path)
-    except Exception:  # noqa: BLE001 - finders are anybody's; a module that cannot be found is read no further
+    except Exception:  # noqa: BLE001 - finders may raise anything; a module that cannot be found is read no further
         return None
 
 

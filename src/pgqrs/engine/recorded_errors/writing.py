@@ -48,7 +48,7 @@ class _Refusal(Enum):
 
 
 class Writer:
-    """Writes one record, and knows what is written already."""
+    """Writes one record, and keeps track of the errors and bytes in it."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
