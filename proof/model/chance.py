@@ -210,10 +210,13 @@ class Chance:
         delay = self.dice.choice((0, 5, 20, 60))
         held = model.leases[lease]
         oops = {"type": "Oops"}
+        # As older versions end a run, and with the steps that are at fault.
+        blamed = self.dice.sample(STEPS, self.dice.randint(0, len(STEPS)))
+        failed = self.dice.choice([oops, {**oops, "steps": blamed}, {**oops, "steps": blamed}])
         ends = [
             End(RunStatus.SUCCESS, output=self._value()),
             End(RunStatus.SUCCESS, output=self._value()),
-            End(RunStatus.ERROR, error=oops, last_error="Oops"),
+            End(RunStatus.ERROR, error=failed, last_error="Oops"),
             End(RunStatus.PENDING, delay=delay),
             # A step's own backoff.
             End(RunStatus.RUNNING, delay=delay),

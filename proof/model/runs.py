@@ -97,7 +97,7 @@ class Model(QueueModel):
         if r.status in (RunStatus.SUCCESS, RunStatus.CANCELLED):
             raise RefusedError("AlreadyCompleted" if r.status is RunStatus.SUCCESS else "InvalidTransition")
         if r.status is RunStatus.ERROR:
-            self._forget_steps(run)
+            self._reopen(run)
             self._clear_end(r)
             self.events.append((run, "restarted"))
         message = self.message_of(run) or self._new_message(run)
@@ -325,10 +325,27 @@ class Model(QueueModel):
         self.events.append((run, "signalled"))
 
     def restart(self, *, run: Name) -> None:
-        if self._not_deleted(run).status is RunStatus.SUCCESS:
+        """Of what has ended badly, or whose lease has expired; the steps at fault are reopened."""
+        r = self._not_deleted(run)
+        if r.status is RunStatus.SUCCESS:
             raise RefusedError("AlreadyCompleted")
-        self._forget_steps(run)
+        message = self.message_of(run)
+        crashed = message and message.holder is not None and message.visible_after <= self.now
+        if r.status in LIVE and not crashed:
+            raise RefusedError("InvalidTransition")
+        self._reopen(run)
         self._begin_anew(run)
+
+    def _reopen(self, run: Name) -> None:
+        """What made it fail: the steps that its error names. An error of an older version names none."""
+        r = self.runs[run]
+        if r.status is not RunStatus.ERROR or r.last_error == "worker_lost":
+            return
+        named = r.error.get("steps")
+        for step, s in list(self.steps[run].items()):
+            failed = s.status in (StepStatus.ERROR, StepStatus.PENDING)
+            if failed and (named is None or step in named):
+                del self.steps[run][step]
 
     def reset(self, *, run: Name, from_step: str | None) -> None:
         self._not_deleted(run)
@@ -338,9 +355,6 @@ class Model(QueueModel):
         since = steps[from_step].place if from_step else None
         self.steps[run] = {step: s for step, s in steps.items() if since is not None and s.place < since}
         self._begin_anew(run)
-
-    def _forget_steps(self, run: Name) -> None:
-        self.steps[run] = {step: s for step, s in self.steps[run].items() if s.status is StepStatus.SUCCESS}
 
     def _clear_end(self, r: Run) -> None:
         r.status = RunStatus.PENDING

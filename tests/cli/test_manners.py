@@ -387,7 +387,7 @@ async def test_ctrl_c_is_130(store, config):
     ("line", "found"),
     [
         ("pgqrs q", ["queue"]),
-        ("pgqrs run re", ["result", "reject", "resume", "reset", "restore", "restart"]),
+        ("pgqrs run re", ["result", "reject", "resume", "reset", "restore", "restart", "retry-children"]),
         ("pgqrs -d sqlite:///x.db run list --sta", ["--status"]),
         ("pgqrs run list $(touch owned) --sta", ["--status"]),
     ],

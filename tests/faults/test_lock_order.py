@@ -7,6 +7,7 @@ import pytest
 
 import pgqrs
 from pgqrs.db.queries import Query
+from rig.failures import LEASE_SECONDS, Failures
 
 pytestmark = pytest.mark.backends("postgres")
 
@@ -43,8 +44,12 @@ async def until_it_waits(store, task):
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_who_acts_from_outside_locks_the_message_first(store, flow, connection, verb):
+async def test_who_acts_from_outside_locks_the_message_first(store, flow, connection, clock, verb):
     run_id = await flow.trigger().execute(store)
+    if verb == "restart":
+        # Its worker has crashed.
+        await (await Failures(store).begin()).claim(run_id)
+        clock.advance(LEASE_SECONDS)
     async with connection.transaction():
         await connection.fetch("select * from pgqrs_messages where run_id = $1 for update", run_id)
         acting = asyncio.create_task(VERBS[verb](flow, run_id, store))

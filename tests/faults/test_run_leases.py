@@ -82,7 +82,8 @@ async def paused(rig, run_id):
     await rig.flow.pause(run_id, rig.store)
 
 
-async def restarted(rig, run_id):
+async def crashed_and_restarted(rig, run_id):
+    rig.clock.advance(LEASE)
     await rig.flow.restart(run_id, rig.store)
 
 
@@ -97,7 +98,7 @@ async def handed_back(rig, run_id):
     assert await settling.commit(rig.db, [Write(fence, end=Yielding(RunStatus.PENDING))]) == {fence}
 
 
-LOST = [leased_again, cancelled, paused, restarted, cancelled_restarted_and_leased, handed_back]
+LOST = [leased_again, cancelled, paused, crashed_and_restarted, cancelled_restarted_and_leased, handed_back]
 
 WRITES = {
     "checkpoint": None,

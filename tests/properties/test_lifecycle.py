@@ -46,7 +46,8 @@ MOVES = {
     "resume": {S.PAUSED: S.PENDING},
     "signal": {},
     "cancel": dict.fromkeys(LIVE, S.CANCELLED),
-    "restart": dict.fromkeys((S.ERROR, S.RUNNING, S.PAUSED, S.CANCELLED), S.PENDING),
+    # RUNNING only when its lease has expired.
+    "restart": dict.fromkeys((S.ERROR, S.RUNNING, S.CANCELLED), S.PENDING),
     "reset": dict.fromkeys((S.ERROR, S.RUNNING, S.PAUSED, S.CANCELLED, S.SUCCESS), S.PENDING),
     "delete_and_restore": {S.RUNNING: S.PENDING},
 }
@@ -211,7 +212,7 @@ async def test_from_every_status_only_the_listed_moves_happen(store, clock, verb
         assert refused == (
             (status in ENDED and verb in REFUSED_WHEN_ENDED)
             or (verb == "cancel" and status in (S.SUCCESS, S.ERROR))
-            or (verb == "restart" and status is S.SUCCESS)
+            or (verb == "restart" and status in (S.PENDING, S.PAUSED, S.SUCCESS))
         ), status
         if refused or (status in ENDED and verb not in REWRITES):
             assert after == before, status

@@ -6,19 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 from pgqrs.api.workflow import workflow
 from pgqrs.db import why
+from pgqrs.db.healing import blames_children
 from pgqrs.db.tables import runs
+from pgqrs.db.tables.runs import RunRow
 from pgqrs.errors import ConfigError, InvalidTransition
 from pgqrs.names import signal_of
-from pgqrs.types import RunStatus, StepStatus
+from pgqrs.types import RunStatus, RunSummary, StepStatus
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
 
 # As drawn at the head of db/lifecycle.py; a test walks every status and every action and compares.
 _ALLOWED = {
-    RunStatus.PENDING: ("pause", "resume", "signal", "restart", "reset", "cancel", "delete"),
-    RunStatus.RUNNING: ("pause", "resume", "signal", "restart", "reset", "cancel", "delete"),
-    RunStatus.PAUSED: ("resume", "pause", "signal", "restart", "reset", "cancel", "delete"),
+    RunStatus.PENDING: ("pause", "resume", "signal", "reset", "cancel", "delete"),
+    # `restart`, too, once the lease of its worker has expired: the status does not tell.
+    RunStatus.RUNNING: ("pause", "resume", "signal", "reset", "cancel", "delete"),
+    RunStatus.PAUSED: ("resume", "pause", "signal", "reset", "cancel", "delete"),
     RunStatus.SUCCESS: ("reset", "delete"),
     RunStatus.ERROR: ("restart", "reset", "delete"),
     RunStatus.CANCELLED: ("restart", "reset", "cancel", "delete"),
@@ -26,19 +29,34 @@ _ALLOWED = {
 _WHEN_DELETED = ("restore", "delete", "cancel")
 # Allowed, but without effect: a cancelled run cancelled once more, a running one resumed.
 _POINTLESS = {
-    RunStatus.PENDING: {"resume", "restart"},
+    RunStatus.PENDING: {"resume"},
     RunStatus.RUNNING: {"resume"},
     RunStatus.PAUSED: {"pause"},
     RunStatus.CANCELLED: {"cancel"},
 }
-ACTIONS = ("resume", "signal", "pause", "restart", "reset", "cancel", "delete", "restore")
+RETRY_CHILDREN = "retry-children"
+ACTIONS = ("resume", "signal", "pause", "restart", RETRY_CHILDREN, "reset", "cancel", "delete", "restore")
 
 
-def allowed_actions(status: RunStatus, *, deleted: bool = False) -> tuple[str, ...]:
-    """What makes sense for a run in that status, the likeliest first."""
+def allowed_actions(
+    status: RunStatus, *, deleted: bool = False, error: str | None = None, last_error: str | None = None
+) -> tuple[str, ...]:
+    """Return what makes sense for a run in that status, the likeliest first.
+
+    `retry-children` is among them when `error`, the stored text, says that the run failed because of a child.
+    """
     if deleted:
         return ("restore",)
-    return tuple(each for each in _ALLOWED[status] if each not in _POINTLESS.get(status, ()))
+    found = tuple(each for each in _ALLOWED[status] if each not in _POINTLESS.get(status, ()))
+    if status is RunStatus.ERROR and blames_children(error, last_error):
+        return (RETRY_CHILDREN, *found)
+    return found
+
+
+def actions_of(run: RunRow | RunSummary) -> tuple[str, ...]:
+    """Return what may be done to a run. A list does not read errors: there `retry-children` is never named."""
+    error = run.error if isinstance(run, RunRow) else None
+    return allowed_actions(run.status, deleted=run.deleted_at is not None, error=error, last_error=run.last_error)
 
 
 async def act(store: Store, run_id: int, action: str, **given: Any) -> None:
@@ -46,7 +64,7 @@ async def act(store: Store, run_id: int, action: str, **given: Any) -> None:
     if action not in ACTIONS:
         raise ConfigError(f"no action {action!r}; there are {', '.join(ACTIONS)}")
     name = await runs.workflow_of(await store.ready(), run_id)
-    await getattr(workflow(name), action)(run_id, store, **given)
+    await getattr(workflow(name), action.replace("-", "_"))(run_id, store, **given)
 
 
 async def answer_wait(store: Store, run_id: int, answer: Any, *, actor: str | None = None) -> None:

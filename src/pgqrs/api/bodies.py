@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
 
-from pgqrs.api.actions import allowed_actions
+from pgqrs.api.actions import actions_of
 from pgqrs.db.tables.runs import RunRow, StepRow
 from pgqrs.serialization import encode
 from pgqrs.types import RunSummary
@@ -58,7 +58,7 @@ def _record(thing: Any) -> dict[str, Any]:
         else:
             found[field.name] = body(value)
     if isinstance(thing, RunRow | RunSummary):
-        found["allowed_actions"] = list(allowed_actions(thing.status, deleted=thing.deleted_at is not None))
+        found["allowed_actions"] = list(actions_of(thing))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ SHOWN_IDS = 20
 SHOWN_REASONS = 100
 # What a bulk verb takes when the filter names no status: what it makes sense for.
 _CANCELLED_FROM = search.LIVE
-_RESTARTED_FROM = (RunStatus.ERROR,)
+_RESTARTED_FROM = (RunStatus.ERROR, RunStatus.CANCELLED)
 _DELETED_FROM = ENDED
 
 # Anything that says which runs: a filter, its text, or nothing.
@@ -130,10 +131,14 @@ class SearchVerbs:
         on_progress: OnProgress = None,
         **fields: Any,
     ) -> BulkResult:
-        """Restarts the runs of a filter from where they failed. Without a status: those in ERROR or CANCELLED."""
+        """Restart the runs of a filter where they stopped. Without a status: those in ERROR or CANCELLED.
+
+        Each heals as `workflow(name).restart` does. Children come before their parents, which then wait for them.
+        """
 
         async def restart(db: Driver, run_id: int) -> None:
-            await lifecycle.restart(db, run_id, actor=actor)
+            await lifecycle.restart(db, run_id, actor=actor, request=uuid.uuid4().hex)
+            db.hints.announce([-run_id, OUTBOX])
 
         check_texts(actor=actor)
         wanted = _bulk_filter("restart_runs", filter, fields, _RESTARTED_FROM, everything=everything)

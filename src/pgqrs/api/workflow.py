@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import uuid
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from types import ModuleType
@@ -194,10 +195,26 @@ class Workflow:
         await self._wake(db)
 
     async def restart(self, run_id: int, store: Store, *, actor: str | None = None) -> None:
-        """Once more from where it failed; completed steps are kept. SUCCESS refuses."""
+        """Continue a run that failed, was cancelled or lost its worker: only the steps that made it fail run again.
+
+        Recorded results, errors that the handler caught and the time of a sleep stay as they are. Runs in any other
+        state raise InvalidTransition, so of several calls one restarts the run.
+        """
         db = await self._ours(run_id, store, actor=actor)
-        await lifecycle.restart(db, run_id, actor=actor)
+        await lifecycle.restart(db, run_id, actor=actor, request=uuid.uuid4().hex)
         await self._wake(db, about=[run_id])
+
+    async def retry_children(self, run_id: int, store: Store, *, actor: str | None = None) -> list[int]:
+        """Restart a failed run together with the failed or cancelled children that it failed because of.
+
+        Children that failed because of children of their own are healed the same way. Children that have succeeded in
+        the meantime are not run again. Returns the ids of the runs that were restarted, this one first.
+        """
+        db = await self._ours(run_id, store, actor=actor)
+        restarted = await lifecycle.retry_children(db, run_id, actor=actor, request=uuid.uuid4().hex)
+        db.hints.announce(await lifecycle.queues_of(db, restarted))
+        await self._wake(db, about=restarted)
+        return restarted
 
     async def reset(
         self, run_id: int, store: Store, *, from_step: str | None = None, actor: str | None = None

@@ -51,6 +51,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "pgqrs run cancel --workflow mail --since 1h --dry-run",
     ),
     "run restart": ("pgqrs run restart --error TimeoutError-3f9a1c02 --yes",),
+    "run retry-children": ("pgqrs run retry-children 42",),
     "run delete": ("pgqrs run delete --status success --before 7d --yes",),
     "token create": ("pgqrs token create ann --scope operate", "pgqrs token create shop --scope trigger"),
     "token list": ("pgqrs token list",),

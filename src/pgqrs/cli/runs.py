@@ -318,8 +318,14 @@ def cancel(wanted: RunFilter, ids: RunIds = None, reason: Reason = None) -> None
 @runs.command("restart")
 @chooses
 def restart(wanted: RunFilter, ids: RunIds = None) -> None:
-    """Run failed runs again from where they failed. Those named, or all that a filter finds."""
+    """Continue failed or cancelled runs where they stopped. Those named, or all that a filter finds."""
     bulk("restart", "is restarted", wanted, ids)
+
+
+@runs.command("retry-children")
+def retry_children(ids: RunIds = None) -> None:
+    """Restart failed runs and the children they failed because of."""
+    act_on(named_runs(ids), "retry-children", "is restarted, with the children that it failed because of")
 
 
 @runs.command("delete")

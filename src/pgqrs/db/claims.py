@@ -113,8 +113,8 @@ async def claim_run(db: Database, run_id: int, *, worker_id: int, lease_seconds:
         raise InvalidTransition(f"run {run_id} was cancelled; restart it first")
     if status is RunStatus.ERROR:
         # An end is never undone in silence.
-        await lifecycle.forget_failure(db, run_id)
-        await tell(db, [Happening(run_id, EventType.RESTARTED, facts(kept="completed steps"))])
+        reopened = await lifecycle.forget_failure(db, run_id)
+        await tell(db, [Happening(run_id, EventType.RESTARTED, facts(reopened=reopened))])
     if not has_message:
         await lifecycle.revive(db, run_id)
     rows = await db.fetch(_SQL["lease_run"], run_id=run_id, worker_id=worker_id, lease_seconds=lease_seconds)

@@ -13,10 +13,14 @@
     PENDING   PAUSED     pause           (also RUNNING)
     PAUSED    PENDING    resume
     PENDING   CANCELLED  cancel          (also RUNNING, PAUSED)
-    ERROR     PENDING    restart, reset  (also RUNNING, PAUSED, CANCELLED; reset: also SUCCESS)
+    ERROR     PENDING    restart, retry_children  (also CANCELLED)
+    RUNNING   PENDING    restart: its worker crashed, and its lease has expired
+    ERROR     PENDING    reset  (also RUNNING, PAUSED, CANCELLED, SUCCESS)
     RUNNING   PENDING    restore: a run that was deleted while it ran
 
 Deleting is beside the status: `deleted_at` is set, nobody can lease the run, and `restore` takes that back.
+
+A restart keeps what a run has recorded, and reopens the steps that made it fail (`healing.py`).
 
 Here are the moves of whoever acts from outside; those of the worker that holds a run (claim, commit ...) are in
 `claims.py`, how runs come to be in `triggering.py`. Who executes writes only under its lease. Who acts from outside
@@ -26,16 +30,18 @@ first, then the run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pgqrs.db import triggering
-from pgqrs.db.database import Database, IntegrityViolation, Kind, store_call
+from pgqrs.db import healing, triggering
+from pgqrs.db.database import Database, IntegrityViolation, Kind, Row, store_call
+from pgqrs.db.healing import EndedRun
 from pgqrs.db.history import Happening, facts, tell
 from pgqrs.db.queries import load
 from pgqrs.errors import AlreadyCompleted, IdempotencyConflict, InvalidTransition, RunNotFound
 from pgqrs.journal import EventType
+from pgqrs.serialization import decode
 from pgqrs.types import ENDED, RunStatus
 
 _SQL = load(__package__, "lifecycle")
@@ -44,6 +50,8 @@ _SQL = load(__package__, "lifecycle")
 NEVER_SECONDS = 100 * 365.25 * 86400
 # Whatever is visible only after this was put away by a person.
 PUT_AWAY_SECONDS = NEVER_SECONDS / 2
+# How many of the steps that it reopens, and of the children that it restarts, a restart names in the history.
+_MOST_NAMED = 100
 
 
 @store_call(Kind.UNIT, idempotent=True)
@@ -122,14 +130,61 @@ async def signal(db: Database, run_id: int, *, name: str, payload: str, actor: s
 
 
 @store_call(Kind.UNIT, idempotent=True)
-async def restart(db: Database, run_id: int, *, actor: str | None = None) -> None:
-    """Once more from where it failed: completed steps are kept, unfinished ones cleared, attempts counted anew."""
-    await db.fetch(_SQL["lock_message"], run_id=run_id)
-    status = await locked_status(db, run_id)
-    if status is RunStatus.SUCCESS:
-        raise AlreadyCompleted(f"run {run_id} has ended in SUCCESS; use reset to run it again from the start")
-    await db.execute(_SQL["delete_unfinished_steps"], run_id=run_id)
-    await _begin_anew(db, run_id, status, facts(kept="completed steps"), actor)
+async def restart(db: Database, run_id: int, *, actor: str | None = None, request: str | None = None) -> None:
+    """Continues an ended run, or one whose worker crashed, where it stopped: the steps at fault run again.
+
+    `request` is an id of this call: when the reply is lost, the call that is repeated knows its own work by it. All
+    other runs are refused, so that of several calls one restarts the run, and none takes it from its worker.
+    """
+    messages = await db.fetch(_SQL["lock_message"], run_id=run_id)
+    run = await _locked(db, run_id)
+    if db.retried and await _was_restarted_by(db, run, request):
+        return
+    _refuse_deleted(run)
+    if run.status is RunStatus.SUCCESS:
+        raise AlreadyCompleted(f"run {run_id} has ended in SUCCESS; to run it from scratch: pgqrs run reset {run_id}")
+    if run.status not in ENDED and not await _is_crashed(db, run, messages):
+        raise InvalidTransition(await _no_restart(db, run, messages))
+    reopened = await healing.reopened_by_restart(db, run.ended)
+    await _restart(db, {run_id: reopened})
+    data = facts(reopened=reopened[:_MOST_NAMED], request=request)
+    await tell(db, [Happening(run_id, EventType.RESTARTED, data, actor)])
+
+
+@store_call(Kind.UNIT, idempotent=True)
+async def retry_children(
+    db: Database, run_id: int, *, actor: str | None = None, request: str | None = None
+) -> list[int]:
+    """Restarts a failed run together with the children that it failed because of, and theirs; returns all of them.
+
+    A child that has succeeded, or was restarted, in the meantime stays as it is: the run asks for its result again.
+    """
+    messages = await db.fetch(_SQL["lock_message"], run_id=run_id)
+    run = await _locked(db, run_id)
+    if db.retried and await _was_restarted_by(db, run, request):
+        return [run_id]
+    _refuse_deleted(run)
+    if run.status is RunStatus.SUCCESS:
+        raise AlreadyCompleted(f"run {run_id} has ended in SUCCESS; it has no failed children to retry")
+    if run.status not in ENDED:
+        raise InvalidTransition(
+            f"{await _no_restart(db, run, messages)}. Only the children of a failed run can be retried together; "
+            "to restart one child: pgqrs run restart CHILD"
+        )
+    plan = await healing.plan_of_retry(db, run.ended)
+    await _restart(db, plan)
+    happenings = []
+    for each, reopened in plan.items():
+        mine = each == run_id
+        data = facts(
+            reopened=reopened[:_MOST_NAMED],
+            children=[child for child in plan if child != run_id][:_MOST_NAMED] if mine else None,
+            retried_with=None if mine else run_id,
+            request=request if mine else None,
+        )
+        happenings.append(Happening(each, EventType.RESTARTED, data, actor))
+    await tell(db, happenings)
+    return list(plan)
 
 
 @store_call(Kind.UNIT, idempotent=True)
@@ -189,18 +244,26 @@ def _key_gone(run_id: int, key: str, other: int | None) -> IdempotencyConflict:
     )
 
 
+@store_call(Kind.READ, idempotent=True)
+async def queues_of(db: Database, run_ids: Sequence[int]) -> list[int]:
+    """The queues of these runs, so that their workers can be told."""
+    return [row[0] for row in await db.fetch(_SQL["queues_of_runs"], run_ids=run_ids)]
+
+
 # -- parts of transitions: only inside a transaction of the caller's -----------------------------------------
 
 
 async def revive(db: Database, run_id: int) -> None:
     """A message for a run that has none, or the one it has, fenced off from whoever held it."""
-    await db.execute(_SQL["revive_message"], run_id=run_id)
+    await db.execute(_SQL["revive_messages"], run_ids=[run_id])
 
 
-async def forget_failure(db: Database, run_id: int) -> None:
-    """A failed run as it was before it failed, but for its message."""
-    await db.execute(_SQL["delete_unfinished_steps"], run_id=run_id)
-    await db.execute(_SQL["clear_end"], run_id=run_id)
+async def forget_failure(db: Database, run_id: int) -> list[str]:
+    """Reopens the steps that made a failed run fail, but gives it no message; returns these steps."""
+    reopened = await healing.reopened_by_restart(db, (await _locked(db, run_id)).ended)
+    await healing.reopen(db, {run_id: reopened})
+    await db.execute(_SQL["clear_ends"], run_ids=[run_id])
+    return reopened
 
 
 async def lock_message(db: Database, run_id: int) -> bool:
@@ -220,8 +283,52 @@ async def wake_parents(db: Database, run_ids: Sequence[int]) -> None:
         await db.execute(_SQL["wake_parents"], run_ids=parents, put_away=PUT_AWAY_SECONDS)
 
 
+async def _restart(db: Database, plan: Mapping[int, Sequence[str]]) -> None:
+    """Runs back to PENDING, without the records that the plan names, and with their attempts counted from 0."""
+    await healing.reopen(db, plan)
+    await db.execute(_SQL["clear_ends"], run_ids=list(plan))
+    await db.execute(_SQL["revive_messages"], run_ids=list(plan))
+
+
+async def _is_crashed(db: Database, run: _Locked, messages: Sequence[Row]) -> bool:
+    """True when the lease of its worker has expired; also when it has no message, so that no worker can take it."""
+    if not messages:
+        # Without a message it was failed, or damaged, a moment ago: a restart that came first gave it one.
+        return not await db.fetch(_SQL["see_message"], run_id=run.run_id)
+    [[_, leased_by, is_due]] = messages
+    return run.status is RunStatus.RUNNING and leased_by is not None and bool(is_due)
+
+
+async def _no_restart(db: Database, run: _Locked, messages: Sequence[Row]) -> str:
+    """Why a live run is not restarted, and what helps."""
+    match run.status:
+        case RunStatus.PAUSED:
+            fix = f"to continue it: pgqrs run resume {run.run_id}"
+        case RunStatus.RUNNING if messages and messages[0][1] is None:
+            fix = f"its next attempt is due soon; to start that now: pgqrs run resume {run.run_id}"
+        case RunStatus.RUNNING:
+            fix = "its worker holds the lease; wait for the end of the run, or cancel it first"
+        case _:
+            fix = "a worker takes it when it is due"
+    rows = await db.fetch(_SQL["last_restarts"], run_id=run.run_id)
+    if not rows:
+        return f"run {run.run_id} is {run.status}; {fix}"
+    _, actor, created_at = rows[0]
+    when = f"{created_at:%Y-%m-%d %H:%M:%S} UTC" + (f", by {actor}" if actor else "")
+    return f"run {run.run_id} was restarted already (at {when}) and is {run.status}; {fix}"
+
+
+async def _was_restarted_by(db: Database, run: _Locked, request: str | None) -> bool:
+    """After a lost reply: was the first try carried out? The history knows, if restarts are kept in it."""
+    if request is None or EventType.RESTARTED not in db.journal.kept:
+        # Live again. Whether this call or another one did that, the run is where the caller wants it.
+        return run.status not in ENDED
+    rows = await db.fetch(_SQL["last_restarts"], run_id=run.run_id)
+    return any(decode(row[0] or "{}").get("request") == request for row in rows)
+
+
 async def _begin_anew(db: Database, run_id: int, was: RunStatus, data: str | None, actor: str | None) -> None:
-    await db.execute(_SQL["clear_end"], run_id=run_id)
+    await db.execute(_SQL["clear_ends"], run_ids=[run_id])
     await revive(db, run_id)
     if not (db.retried and was is RunStatus.PENDING):
         await tell(db, [Happening(run_id, EventType.RESTARTED, data, actor)])
@@ -237,22 +344,33 @@ async def _set_status(
 
 @dataclass(frozen=True, slots=True)
 class _Locked:
+    run_id: int
     status: RunStatus
     deleted_at: datetime | None
     idempotency_key: str | None
+    error: str | None
+    last_error: str | None
+
+    @property
+    def ended(self) -> EndedRun:
+        return EndedRun(self.run_id, self.status, self.error, self.last_error)
 
 
 async def _locked(db: Database, run_id: int) -> _Locked:
     rows = await db.fetch(_SQL["lock_run"], run_id=run_id)
     if not rows:
         raise RunNotFound(run_id)
-    status, deleted_at, key = rows[0]
-    return _Locked(RunStatus(status), deleted_at, key)
+    status, *rest = rows[0]
+    return _Locked(run_id, RunStatus(status), *rest)
 
 
 async def locked_status(db: Database, run_id: int) -> RunStatus:
     """The run's status, which nobody else changes meanwhile; refuses deleted runs."""
     run = await _locked(db, run_id)
-    if run.deleted_at is not None:
-        raise InvalidTransition(f"run {run_id} is deleted; restore it first")
+    _refuse_deleted(run)
     return run.status
+
+
+def _refuse_deleted(run: _Locked) -> None:
+    if run.deleted_at is not None:
+        raise InvalidTransition(f"run {run.run_id} is deleted; restore it first")

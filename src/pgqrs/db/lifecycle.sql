@@ -36,13 +36,19 @@ where run_id {in run_ids}
 
 -- name: lock_message
 -- Sender and waiter lock one row, so that no signal falls between a look and a wait.
-select m.run_id
+select m.run_id, m.leased_by, m.visible_after <= {now}
 from pgqrs_messages as m
 where m.run_id = :run_id
 {lock m};
 
+-- name: see_message
+-- Without a lock: under that of the run, whose message is locked first.
+select m.run_id
+from pgqrs_messages as m
+where m.run_id = :run_id;
+
 -- name: lock_run
-select r.status, r.deleted_at, r.idempotency_key
+select r.status, r.deleted_at, r.idempotency_key, {text r.error}, r.last_error
 from pgqrs_workflow_runs as r
 where r.run_id = :run_id
 {lock r};
@@ -107,7 +113,7 @@ select run_id from pgqrs_workflow_runs
 where parent_run_id = :run_id
   and status in ('PENDING', 'RUNNING', 'PAUSED');
 
--- name: clear_end
+-- name: clear_ends
 update pgqrs_workflow_runs
 set status = 'PENDING',
     output = null,
@@ -117,12 +123,16 @@ set status = 'PENDING',
     paused_at = null,
     waiting_for = null,
     updated_at = {now}
-where run_id = :run_id;
+where run_id {in run_ids};
 
--- name: delete_unfinished_steps
-delete from pgqrs_workflow_steps
-where run_id = :run_id
-  and status <> 'SUCCESS';
+-- name: last_restarts
+-- Newest first; more than one, for the call that is repeated after others have come and gone.
+select {text e.data}, e.actor, e.created_at
+from pgqrs_workflow_events as e
+where e.run_id = :run_id
+  and e.event_type = 'restarted'
+order by e.event_id desc
+limit 10;
 
 -- name: delete_steps_from
 -- The named step and all that were recorded after it. (Not by started_at: that is the database's time less what a
@@ -138,13 +148,13 @@ where run_id = :run_id
 delete from pgqrs_workflow_steps
 where run_id = :run_id;
 
--- name: revive_message
+-- name: revive_messages
 -- A message for a run that has none, or the one it has, fenced off from whoever held it and visible now.
 insert into pgqrs_messages (queue_id, payload, run_id, priority, visible_after, enqueued_at, max_attempts)
 select w.queue_id, cast('{"run_id": ' || r.run_id || '}' as {json}), r.run_id, r.priority, {now}, {now}, r.max_attempts
 from pgqrs_workflow_runs as r
 join pgqrs_workflows as w on w.workflow_id = r.workflow_id
-where r.run_id = :run_id
+where r.run_id {in run_ids}
 on conflict (run_id) where run_id is not null do update
 set visible_after = {now},
     leased_by = null,
@@ -180,3 +190,9 @@ where run_id = :run_id;
 update pgqrs_messages
 set visible_after = {shift visible_after by -:seconds}
 where run_id = :run_id;
+
+-- name: queues_of_runs
+select distinct w.queue_id
+from pgqrs_workflow_runs as r
+join pgqrs_workflows as w on w.workflow_id = r.workflow_id
+where r.run_id {in run_ids};

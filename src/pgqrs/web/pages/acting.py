@@ -9,7 +9,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from pgqrs.api.actions import act
+from pgqrs.api.actions import RETRY_CHILDREN, act
+from pgqrs.api.admin import admin
 from pgqrs.db import glimpses
 from pgqrs.db.glimpses import Waiting
 from pgqrs.db.tables import runs
@@ -24,6 +25,7 @@ from pgqrs.web.routing import Asked
 _PAGE = "/runs/{run_id:int}"
 _REASON = Field("reason", "Reason", hint="kept in its history")
 _SHOWN_STEPS = 100
+_SHOWN_CHILDREN = 20
 
 
 def checked(run_id: int) -> int:
@@ -64,6 +66,21 @@ async def _ask_reset(asked: Asked) -> Question:
     return await asking(asked)
 
 
+async def _ask_retry_children(asked: Asked) -> Question:
+    """Names the children that a look finds failed now; which of them made the run fail is decided when it is done."""
+    run_id = _run_of(asked)
+    failed = await admin(asked.store).runs(parent_run_id=run_id, status=["error", "cancelled"], limit=_SHOWN_CHILDREN)
+    numbers = ", ".join(str(each.run_id) for each in reversed(failed))
+    more = " and more" if failed.next_cursor else ""
+    asking = _ask(
+        "Retry the failed children of {run}?",
+        f"Failed or cancelled children: {numbers}{more}." if failed else "All children have succeeded by now.",
+        "Those that made the run fail are restarted, and so is the run, which then waits for their results. "
+        "Children that have succeeded are not run again.",
+    )
+    return await asking(asked)
+
+
 async def _signal(asked: Asked) -> None:
     name = text(asked, "name")
     if name is None:
@@ -79,8 +96,14 @@ DEEDS = (
     ),
     Deed(
         "run.restart", _PAGE, "Restart",
-        _ask("Restart {run}?", "It goes on from where it stopped; steps that are done are not run again."),
+        _ask(
+            "Restart {run}?",
+            "Only the steps that made it fail run again. Recorded results and caught errors stay as they are.",
+        ),
         _do("restart"),
+    ),
+    Deed(
+        "run.retry-children", _PAGE, "Retry failed children", _ask_retry_children, _do(RETRY_CHILDREN), seconds=60.0,
     ),
     Deed(
         "run.pause", _PAGE, "Pause",

@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from pgqrs.api.actions import allowed_actions
+from pgqrs.api.actions import RETRY_CHILDREN, actions_of
 from pgqrs.api.admin import admin
 from pgqrs.api.export import export_run
 from pgqrs.api.why import why
@@ -32,7 +32,7 @@ SHOWN_STEPS = 200
 SHOWN_EVENTS = 100
 SHOWN_CHILDREN = 20
 # Buttons, in this order; the others stand behind "more".
-_FIRST = ("resume", "restart", "pause", "cancel")
+_FIRST = ("resume", RETRY_CHILDREN, "restart", "pause", "cancel")
 
 
 async def show(asked: Asked) -> Response:
@@ -44,7 +44,7 @@ async def show(asked: Asked) -> Response:
     failures = await glimpses.failed_attempts(db, run_id)
     events = await history.events(db, run_id, limit=SHOWN_EVENTS + 1, after=_number(parameter(asked, "events_after")))
     children = await admin(asked.store).runs(parent_run_id=run_id, deleted=None, limit=SHOWN_CHILDREN)
-    actions = allowed_actions(row.status, deleted=row.deleted_at is not None)
+    actions = actions_of(row)
     return await render(
         asked,
         "run.html",

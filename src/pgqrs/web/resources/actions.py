@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pgqrs.api.actions import act, answer_wait
+from pgqrs.api.actions import RETRY_CHILDREN, act, answer_wait
 from pgqrs.api.admin import admin
 from pgqrs.db.tables import runs
 from pgqrs.db.tables.runs import RunRow
@@ -147,7 +147,13 @@ def _verb(action: str, summary: str, takes: type[Shape], given: Callable[[Asked]
 
 ENDPOINTS = (
     _verb("cancel", "End it, and its children", Reason, _reason),
-    _verb("restart", "Once more from where it failed; completed steps are kept", Nothing, _nothing),
+    _verb("restart", "Continue where it stopped; only the steps that made it fail run again", Nothing, _nothing),
+    _verb(
+        RETRY_CHILDREN,
+        "Restart it together with the failed or cancelled children that it failed because of",
+        Nothing,
+        _nothing,
+    ),
     _verb("resume", "Let a paused run go on", Resumption, _resumption),
     _verb("pause", "Take it out of the workers' hands until it is resumed", Reason, _reason),
     _verb("reset", "Once more, forgetting what it has done", Reset, _reset),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from pgqrs.api.actions import allowed_actions
+from pgqrs.api.actions import actions_of
 from pgqrs.api.admin import admin
 from pgqrs.api.bodies import body
 from pgqrs.api.export import export_run
@@ -213,7 +213,7 @@ async def forbidden(asked: Asked, run_id: int, error: Exception) -> Problem:
     problem = problem_of(error)
     problem.more |= {
         "current_status": row.status.value,
-        "allowed_actions": list(allowed_actions(row.status, deleted=row.deleted_at is not None)),
+        "allowed_actions": list(actions_of(row)),
     }
     return problem
 
