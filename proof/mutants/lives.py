@@ -2,6 +2,7 @@
 
 from proof.mutants.mutant import Edit, Mutant
 
+_RESTARTING = "tests/behaviour/test_restarting.py"
 _WORKFLOWS = "tests/behaviour/test_workflows.py"
 _SUBMITTING = "tests/behaviour/test_submitting.py"
 _CANCELLING = "tests/behaviour/test_cancelling.py"
@@ -119,9 +120,9 @@ MUTANTS = (
         "a restarted run keeps its completed steps",
         (
             Edit(
-                "db/lifecycle.sql",
-                "where run_id = :run_id\n  and status <> 'SUCCESS';",
-                "where run_id = :run_id;",
+                "db/healing.sql",
+                "where (run_id, step_id) in (\n    select given.run_id, given.step_id\n",
+                "where run_id in (\n    select given.run_id\n",
             ),
         ),
         (f"{_WORKFLOWS}::test_an_error_can_be_restarted_and_keeps_its_completed_steps",),
@@ -129,17 +130,71 @@ MUTANTS = (
     Mutant(
         "restart-keeps-failed-steps",
         "a restarted run tries again the step that failed",
+        (Edit("db/lifecycle.py", "    await healing.reopen(db, plan)\n", ""),),
+        (f"{_WORKFLOWS}::test_an_error_can_be_restarted_and_keeps_its_completed_steps",),
+    ),
+    Mutant(
+        "restart-reopens-caught-errors",
+        "an error that a handler caught stays caught after a restart",
+        (Edit("db/healing.py", "if step.step_id in named and (step.is_open or", "if (step.is_open or"),),
+        (f"{_RESTARTING}::test_restart_reopens_the_steps_whose_error_left_the_handler_and_nothing_else",),
+    ),
+    Mutant(
+        "restart-reopens-a-result",
+        "a step that has succeeded is not run again by a restart",
+        (Edit("db/healing.py", "(step.is_open or step.step_id in failed)]", "True]"),),
+        ("tests/properties/test_healing.py::test_random_restarts_touch_only_what_they_may",),
+    ),
+    Mutant(
+        "restart-of-a-live-run",
+        "of several restarts one wins",
         (
             Edit(
                 "db/lifecycle.py",
-                '        raise AlreadyCompleted(f"run {run_id} has ended in SUCCESS; use reset to run it again from'
-                ' the start")\n'
-                '    await db.execute(_SQL["delete_unfinished_steps"], run_id=run_id)\n',
-                '        raise AlreadyCompleted(f"run {run_id} has ended in SUCCESS; use reset to run it again from'
-                ' the start")\n',
+                "    if run.status not in ENDED and not await _is_crashed(db, run, messages):\n",
+                "    if run.status is RunStatus.PAUSED:\n",
             ),
         ),
-        (f"{_WORKFLOWS}::test_an_error_can_be_restarted_and_keeps_its_completed_steps",),
+        (f"{_RESTARTING}::test_of_eight_concurrent_restarts_exactly_one_wins",),
+    ),
+    Mutant(
+        "restart-takes-a-leased-run",
+        "a restart does not take a run from a worker that holds its lease",
+        (Edit("db/lifecycle.py", "leased_by is not None and bool(is_due)", "leased_by is not None"),),
+        (f"{_RESTARTING}::test_a_second_restart_does_not_take_the_run_from_its_worker",),
+    ),
+    Mutant(
+        "restart-forgets-its-request",
+        "a restart whose reply was lost is done once",
+        (Edit("db/lifecycle.py", 'decode(row[0] or "{}").get("request") == request', "False"),),
+        (f"{_RESTARTING}::test_a_restart_whose_reply_was_lost_is_done_once",),
+    ),
+    Mutant(
+        "retry-forgets-siblings",
+        "every failed child of a fan-out is retried",
+        (
+            Edit(
+                "db/healing.py", "asked = found.guilty | found.results.keys() | found.awaited", "asked = found.guilty"
+            ),
+        ),
+        ("tests/behaviour/test_retrying_children.py::test_every_failed_child_of_the_fan_out_is_retried",),
+    ),
+    Mutant(
+        "retry-restarts-what-succeeded",
+        "a child that has succeeded since is not run again",
+        (
+            Edit(
+                "db/healing.py",
+                "    retried = {child for child in live if children[child].has_failed}\n",
+                "    retried = set(live)\n",
+            ),
+            Edit(
+                "db/healing.py",
+                "await locked(db, wanted) if each.status in _ENDED_BADLY]",
+                "await locked(db, wanted)]",
+            ),
+        ),
+        ("tests/behaviour/test_retrying_children.py::test_a_child_that_has_succeeded_since_is_only_asked_again",),
     ),
     Mutant(
         "reset-leaves-steps",
