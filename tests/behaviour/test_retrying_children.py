@@ -9,7 +9,7 @@ from pgqrs import blocking
 from pgqrs.api.actions import act
 from pgqrs.db import lifecycle
 from pgqrs.types import StepStatus
-from rig.failures import Failures, name_culprits, once_more, restarted_data, result, step
+from rig.failures import Failures, failed_family, name_culprits, once_more, restarted_data, result, step
 
 pytestmark = pytest.mark.breaks("I4")
 
@@ -24,16 +24,6 @@ async def failures(store):
 @pytest.fixture
 def flow(failures):
     return pgqrs.workflow("flow")
-
-
-async def failed_family(failures, children=1):
-    """A run that failed because of the first of its children, all of which failed."""
-    parent = await failures.running()
-    ids = await failures.spawn(parent, children)
-    for child in ids:
-        await failures.end(await failures.claim(child), step("work", ERROR), culprits=["work"])
-    await failures.end(parent, *(result(child) for child in ids), culprits=[f"result:{ids[0]}"])
-    return parent.run_id, ids
 
 
 async def test_the_children_and_their_parent_are_restarted_in_one_call(store, flow, failures):

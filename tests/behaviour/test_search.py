@@ -7,6 +7,8 @@ import pytest
 import pgqrs
 from pgqrs.api import search as verbs
 from pgqrs.db import search
+from pgqrs.types import StepStatus
+from rig.failures import Failures, failed_family, step
 from rig.history import PastRun, write
 
 # Runs that were made up: nobody executed them, and they have no messages.
@@ -274,6 +276,66 @@ async def test_restart_takes_what_failed_and_it_runs_again(store, flow, admin, w
 
     assert (result.matched.count, result.done) == (2, 2)
     assert await statuses(admin) == {pending: "PENDING", failed[1]: "SUCCESS", failed[0]: "SUCCESS"}
+
+
+async def test_restart_takes_what_was_cancelled_unless_a_status_is_named(store, flow, admin, work):
+    cancelled, failed = await flow.trigger_many([1, 2]).execute(store)
+    await flow.cancel(cancelled, store)
+    await work(fail)
+
+    assert (await admin.restart_runs(workflow="flow", status="error")).matched.count == 1
+    result = await admin.restart_runs(workflow="flow", dry_run=False)
+
+    assert (result.matched.count, result.done) == (2, 2)
+    assert await statuses(admin) == {failed: "PENDING", cancelled: "PENDING"}
+
+
+@pytest.mark.breaks("I4")
+async def test_a_group_of_failures_is_restarted_and_each_run_heals(store, admin):
+    failures = await Failures(store).begin()
+    ids = [
+        await failures.failed(step("caught", StepStatus.ERROR), step("charge", StepStatus.ERROR), culprits=["charge"])
+        for _ in range(3)
+    ]
+    [group] = await admin.failures()
+
+    result = await admin.restart_runs(error_signature=group.error_signature, actor="ann", dry_run=False)
+
+    assert (group.count, result.done) == (3, 3)
+    assert [set(await failures.steps(each)) for each in ids] == [{"caught"}] * 3
+    events = [(await admin.events(each))[-1] for each in ids]
+    assert {(each.event_type, each.actor) for each in events} == {("restarted", "ann")}
+    assert await admin.failures() == []
+
+
+@pytest.mark.breaks("I4")
+async def test_failed_children_are_restarted_before_their_parents(store, admin):
+    failures = await Failures(store).begin()
+    parent, _ = await failed_family(failures, 3)
+
+    result = await admin.restart_runs(workflow="flow", dry_run=False)
+
+    assert result.done == 4
+    assert set(await failures.steps(parent)) == {"spawn"}
+    assert set((await statuses(admin)).values()) == {"PENDING"}
+
+
+async def test_a_run_that_another_call_restarts_first_is_skipped(store, flow, admin, monkeypatch):
+    [run_id] = await flow.trigger_many([1]).execute(store)
+    await flow.cancel(run_id, store)
+    found = search.run_ids
+
+    async def then_restarted(*args, **options):
+        listed = await found(*args, **options)
+        if listed and options["limit"] == verbs.BULK_BATCH:
+            await flow.restart(run_id, store)
+        return listed
+
+    monkeypatch.setattr(search, "run_ids", then_restarted)
+    result = await admin.restart_runs(workflow="flow", dry_run=False)
+
+    assert (result.done, result.skipped) == (0, 1)
+    assert "was restarted already" in result.reasons[0].reason
 
 
 async def test_delete_takes_what_has_ended(store, flow, admin, work):

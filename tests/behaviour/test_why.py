@@ -8,6 +8,8 @@ import pgqrs
 from pgqrs.db import claims
 from pgqrs.db.tables import workers, workflows
 from pgqrs.db.tables.messages import Source
+from pgqrs.types import StepStatus
+from rig.failures import Failures, result, step
 
 flow = pgqrs.workflow("flow")
 
@@ -258,6 +260,40 @@ async def test_a_dead_letter(store, run, clock):
 
     assert why.cause == "dead_letter"
     assert why.fix == f"pgqrs run restart {found.run_id}"
+
+
+@pytest.mark.breaks("I4")
+async def test_failed_because_of_its_children(store):
+    failures = await Failures(store).begin()
+    parent = await failures.running()
+    first, second = await failures.spawn(parent, 2)
+    await failures.end(await failures.claim(first), culprits=[])
+    await flow.cancel(second, store)
+    caught = step("caught", StepStatus.ERROR)
+    await failures.end(parent, result(first), caught, culprits=[f"result:{first}"])
+
+    why = await (await flow.get_run(parent.run_id, store)).why()
+
+    assert why.cause == "failed"
+    assert why.evidence == (
+        "last error: ValueError: no",
+        f"step 'result:{first}' failed",
+        f"child {first} of 'flow' ended in ERROR",
+        f"child {second} of 'flow' ended in CANCELLED",
+    )
+    assert why.fix == f"pgqrs run retry-children {parent.run_id}"
+
+
+async def test_cancelled_with_its_children(store):
+    failures = await Failures(store).begin()
+    parent = await failures.running()
+    [child] = await failures.spawn(parent, 1)
+    await flow.cancel(parent.run_id, store)
+
+    why = await (await flow.get_run(parent.run_id, store)).why()
+
+    assert why.evidence == (f"child {child} of 'flow' ended in CANCELLED",)
+    assert why.fix == f"pgqrs run retry-children {parent.run_id}"
 
 
 async def test_parked_as_its_code_has_changed(store, run):

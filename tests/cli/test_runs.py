@@ -3,6 +3,7 @@
 import pytest
 
 import pgqrs
+from rig.failures import Failures, failed_family
 
 flow = pgqrs.workflow("flow")
 
@@ -110,6 +111,20 @@ async def test_each_action_does_what_it_says(store, command, run_id):
     assert (await command("run", "restore", run_id)).code == 0
     events = await flow.events(run_id, store)
     assert {event.actor for event in events if event.event_type in ("cancelled", "paused")} == {"ann"}
+
+
+@pytest.mark.breaks("I4")
+async def test_failed_children_are_retried(store, command):
+    parent, [child] = await failed_family(await Failures(store).begin())
+
+    advice = await command("run", "why", parent)
+    done = await command("run", "retry-children", parent)
+    again = await command("run", "retry-children", parent)
+
+    assert advice.out.splitlines()[-1] == f"to get it going: pgqrs run retry-children {parent}"
+    assert done.out == f"run {parent} is restarted, with the children that it failed because of\n"
+    assert (await flow.get_run(child, store)).status == "PENDING"
+    assert (again.code, "was restarted already" in again.err) == (5, True)
 
 
 async def test_a_signal_and_a_person_can_be_answered(store, command, run_id):

@@ -154,3 +154,13 @@ async def once_more(db: Any, verb: Any, *args: Any, **given: Any) -> Any:
     return await db.perform(
         lambda unit: verb.__wrapped__(Retried(unit), *args, **given), kind=Kind.UNIT, idempotent=True
     )
+
+
+async def failed_family(failures: Failures, children: int = 1) -> tuple[int, list[int]]:
+    """A run that failed because of the first of its children, all of which failed."""
+    parent = await failures.running()
+    ids = await failures.spawn(parent, children)
+    for child in ids:
+        await failures.end(await failures.claim(child), step("work", StepStatus.ERROR), culprits=["work"])
+    await failures.end(parent, *(result(child) for child in ids), culprits=[f"result:{ids[0]}"])
+    return parent.run_id, ids

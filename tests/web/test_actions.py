@@ -4,6 +4,7 @@ import pytest
 
 import pgqrs
 from pgqrs.api.actions import _ALLOWED, ACTIONS
+from rig.failures import Failures, failed_family
 
 flow = pgqrs.workflow("flow")
 RUNS = "/api/v1/runs"
@@ -148,3 +149,35 @@ async def test_restart_and_delete_take_what_makes_sense_for_them(store, api, run
 
     assert deleted.json()["done"] == 1
     assert (await api.get(RUNS)).json()["items"] == []
+
+
+@pytest.mark.breaks("I4")
+async def test_failed_children_are_retried_and_their_parent_says_that_this_is_possible(store, api):
+    parent, [child] = await failed_family(await Failures(store).begin())
+    before = (await api.get(f"{RUNS}/{parent}")).json()["allowed_actions"]
+
+    answer = await api.post(f"{RUNS}/{parent}/retry-children")
+    again = await api.post(f"{RUNS}/{parent}/retry-children")
+
+    assert before == ["retry-children", "restart", "reset", "delete"]
+    assert (await api.get(f"{RUNS}/{child}")).json()["allowed_actions"] == [
+        "pause",
+        "signal",
+        "reset",
+        "cancel",
+        "delete",
+    ]
+    assert (answer.status_code, answer.json()["status"]) == (200, "PENDING")
+    assert (again.status_code, again.json()["code"], again.json()["current_status"]) == (
+        409, "invalid-transition", "PENDING",
+    )  # fmt: skip
+    assert "was restarted already" in again.json()["detail"]
+
+
+async def test_a_run_that_is_restarted_twice_answers_once(store, api, run_id):
+    await flow.cancel(run_id, store)
+
+    answers = [await api.post(f"{RUNS}/{run_id}/restart") for _ in range(2)]
+
+    assert [each.status_code for each in answers] == [200, 409]
+    assert "was restarted already" in answers[1].json()["detail"]

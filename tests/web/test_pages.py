@@ -11,6 +11,7 @@ from pgqrs.types import RunStatus
 from pgqrs.web import app, pages
 from pgqrs.web.access import Caller, Scope
 from rig.asgi import Browser
+from rig.failures import Failures, failed_family
 
 flow = pgqrs.workflow("flow")
 
@@ -133,6 +134,22 @@ async def test_cancelling_asks_first_and_tells_who_did_it(browser, store, furnis
     assert "The run was cancelled." in done.text
     assert (run.status, run.last_error) == (RunStatus.CANCELLED, "enough")
     assert events[-1].actor == "local"
+
+
+@pytest.mark.breaks("I4")
+async def test_failed_children_are_retried_from_the_page_of_their_parent(browser, store):
+    parent, children = await failed_family(await Failures(store).begin(), 2)
+    page = await browser.get(f"/runs/{parent}")
+    assert "Retry failed children" in page.text
+    asked = await browser.get(f"/runs/{parent}/confirm/retry-children")
+    assert f"Retry the failed children of run {parent} of flow?" in asked.text
+    assert f"Failed or cancelled children: {children[0]}, {children[1]}." in asked.text
+
+    done = await browser.submit(asked, f"/runs/{parent}/retry-children")
+
+    assert "The failed children were restarted; the run waits for them." in done.text
+    assert {(await flow.get_run(each, store)).status for each in (parent, *children)} == {RunStatus.PENDING}
+    assert "Retry failed children" not in (await browser.get(f"/runs/{parent}")).text
 
 
 async def test_an_answer_reaches_the_run(browser, store, furnished, execute):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pgqrs.api.metrics import LIVE_LEASES
 from pgqrs.db import why as db_why
+from pgqrs.db.healing import blames_children, culprits_in
 from pgqrs.db.lifecycle import PUT_AWAY_SECONDS
 from pgqrs.db.why import Facts, OpenStep
 from pgqrs.errors import SerializationError
@@ -71,13 +72,26 @@ def _ended(facts: Facts) -> Why:
         case RunStatus.SUCCESS:
             return _why(facts, "succeeded", f"it has ended in SUCCESS at {at}")
         case RunStatus.CANCELLED:
-            return _why(facts, "cancelled", f"it was cancelled at {at}", fix=f"pgqrs run restart {facts.run_id}")
+            cancelled = [child for child in facts.failed_children if child[2] is RunStatus.CANCELLED]
+            verb = "retry-children" if cancelled else "restart"
+            fix = f"pgqrs run {verb} {facts.run_id}"
+            return _why(facts, "cancelled", f"it was cancelled at {at}", _ends(cancelled), fix=fix)
     evidence = [f"last error: {facts.last_error}"] if facts.last_error else []
-    evidence += [f"step {step.step_id!r} failed" for step in facts.steps if step.status is StepStatus.ERROR]
+    culprits = culprits_in(facts.error, facts.last_error)
+    failed = [step.step_id for step in facts.steps if step.status is StepStatus.ERROR]
+    evidence += [f"step {step_id!r} failed" for step_id in failed if culprits is None or step_id in culprits]
+    if blames_children(facts.error, facts.last_error):
+        evidence += _ends(facts.failed_children)
+        fix = f"pgqrs run retry-children {facts.run_id}"
+        return _why(facts, "failed", f"it has ended in ERROR at {at}", evidence, fix=fix)
     if facts.last_error == "worker_lost":
         sentence = f"it is a dead letter since {at}: its worker was lost in every attempt"
         return _why(facts, "dead_letter", sentence, evidence, fix=f"pgqrs run restart {facts.run_id}")
     return _why(facts, "failed", f"it has ended in ERROR at {at}", evidence, fix=f"pgqrs run restart {facts.run_id}")
+
+
+def _ends(children: Iterable[tuple[int, str, RunStatus]]) -> list[str]:
+    return [f"child {run_id} of {workflow!r} ended in {status}" for run_id, workflow, status in children]
 
 
 def _held(facts: Facts, live_within: float) -> Why:

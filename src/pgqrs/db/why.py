@@ -71,9 +71,12 @@ class Facts:
     holder: str | None
     holder_silent_seconds: float | None
     since_seconds: float
+    error: str | None
     steps: tuple[OpenStep, ...]
     # Those that have not ended, the first of them: run, workflow, status.
     children: tuple[tuple[int, str, RunStatus], ...]
+    # Those that failed or were cancelled, when the run itself has ended so.
+    failed_children: tuple[tuple[int, str, RunStatus], ...]
     servers: tuple[Server, ...]
     ready_before: int
 
@@ -86,6 +89,8 @@ async def facts(db: Database, run_id: int) -> Facts:
     [row] = rows
     steps = await db.fetch(_SQL["steps_under_way"], run_id=run_id)
     children = await db.fetch(_SQL["children_under_way"], run_id=run_id)
+    ended_badly = row[2] in (RunStatus.ERROR, RunStatus.CANCELLED)
+    failed = await db.fetch(_SQL["children_that_failed"], run_id=run_id) if ended_badly else []
     servers = await db.fetch(_SQL["workers_that_are_there"])
     queue_id, message_id, priority = row[9], row[12], row[18]
     before: list[Row] = []
@@ -95,6 +100,7 @@ async def facts(db: Database, run_id: int) -> Facts:
     found: tuple[Any, ...] = (
         tuple(OpenStep(step[0], StepStatus(step[1]), *step[2:]) for step in steps),
         tuple((child[0], child[1], RunStatus(child[2])) for child in children),
+        tuple((child[0], child[1], RunStatus(child[2])) for child in failed),
         tuple(_server(*each) for each in servers),
         int(before[0][0]) if before else 0,
     )

@@ -23,7 +23,8 @@ select
     m.priority,
     h.hostname,
     {seconds {now} since h.heartbeat_at},
-    {seconds {now} since coalesce(r.paused_at, r.updated_at)}
+    {seconds {now} since coalesce(r.paused_at, r.updated_at)},
+    {text r.error}
 from pgqrs_workflow_runs as r
 join pgqrs_workflows as w on w.workflow_id = r.workflow_id
 join pgqrs_queues as q on q.queue_id = w.queue_id
@@ -44,6 +45,16 @@ from pgqrs_workflow_runs as c
 join pgqrs_workflows as w on w.workflow_id = c.workflow_id
 where c.parent_run_id = :run_id
   and c.status in ('PENDING', 'RUNNING', 'PAUSED')
+  and c.deleted_at is null
+order by c.run_id
+limit 20;
+
+-- name: children_that_failed
+select c.run_id, w.name, c.status
+from pgqrs_workflow_runs as c
+join pgqrs_workflows as w on w.workflow_id = c.workflow_id
+where c.parent_run_id = :run_id
+  and c.status in ('ERROR', 'CANCELLED')
   and c.deleted_at is null
 order by c.run_id
 limit 20;
