@@ -364,3 +364,12 @@ _WRITERS: dict[type, Callable[[Any, int], Any]] = {
     list: _write_items,
     dict: _write_dict,
 }
+
+
+class Encoded:
+    """An input that a handler's signature has encoded already."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from pgqrs.db import claims, triggering
-from pgqrs.db.claims import Claim
-from pgqrs.db.tables import messages, workers, workflows
+from pgqrs.api.arguments import checked_key
+from pgqrs.api.trigger import new_runs
+from pgqrs.db import calls, claims, triggering
+from pgqrs.db.tables import workflows
 from pgqrs.db.triggering import NewRuns
-from pgqrs.db.writes import Ending
-from pgqrs.engine import observing
-from pgqrs.engine.branches import outside
-from pgqrs.engine.committer import Committer
-from pgqrs.engine.executor import Executor
-from pgqrs.engine.heartbeat import Heartbeat
-from pgqrs.engine.outcome import Outcome
-from pgqrs.engine.polling import Idling
-from pgqrs.engine.registry import Handler
-from pgqrs.errors import PauseError
-from pgqrs.serialization import decode, encode
-from pgqrs.types import RunStatus
+from pgqrs.engine import observing, process
+from pgqrs.engine.caller import DirectCall
+from pgqrs.engine.context import Context, current_context, in_step
+from pgqrs.engine.plain import SyncContext
+from pgqrs.engine.registry import Handler, decorated, served
+from pgqrs.errors import ConfigError, NotAllowedInStep
+from pgqrs.serialization import Encoded, decode, encode
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
@@ -67,41 +63,122 @@ async def create_run(store: Store, name: str, params: Any = None, *, text: str |
 
 
 def call_here(workflow: DecoratedWorkflow[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Durably, in this process: awaited for an async workflow, at once for a plain one."""
-    handler = workflow.handler
+    """Run the workflow durably: in the run that is given, as a child of the run that calls it, or in a new one."""
     if args and isinstance(args[0], RunContext):
-        run_context, args = args[0], args[1:]
-        limit = run_context.store.config.max_payload_bytes
-        text = handler.encode_input(args, kwargs, max_bytes=limit) if args or kwargs else None
-        if handler.is_async:
-            return _execute(run_context.store, run_context.run_id, handler, given=text)
-        return _from_plain_code(_elsewhere(run_context, handler, text))
-    if handler.is_async:
-        return _new_run(workflow, args, kwargs)
-    return _from_plain_code(_new_run(workflow, args, kwargs))
+        return _in_run(workflow.handler, args[0], args[1:], kwargs)
+    if (parent := calling_context(args)) is not None:
+        return _as_child(workflow, parent, args, kwargs)
+    return _on_a_store(workflow, args, kwargs, key=None, store=None)
 
 
-async def _new_run(workflow: DecoratedWorkflow[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """On the default store: PGQRS_DSN, else the file pgqrs.db here."""
+def run_here(
+    workflow: DecoratedWorkflow[Any, Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    key: str | None,
+    store: Store | None,
+) -> Any:
+    """As `call_here`, in the run that has the key, where there is one already."""
+    if (parent := calling_context(args)) is None:
+        return _on_a_store(workflow, args, kwargs, key=None if key is None else checked_key(key), store=store)
+    if key is not None or store is not None:
+        raise ConfigError(
+            f"workflow {workflow.name!r} is called inside run {parent.run_id}, so it is a child run in the same "
+            "store, recorded once without a key; leave key= and store= out"
+        )
+    return _as_child(workflow, parent, args, kwargs)
+
+
+# -- inside a workflow ---------------------------------------------------------------------------------------
+
+
+def calling_context(args: tuple[Any, ...]) -> Any:
+    """Return the context of the run that calls: the one it passes on, else its own; None outside of runs."""
+    given = args[0] if args and isinstance(args[0], Context | SyncContext) else None
+    return given if given is not None else current_context.get()
+
+
+def _as_child(
+    workflow: DecoratedWorkflow[Any, Any], parent: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Start a child run and wait for its result, both recorded; in an async workflow the result is awaited."""
+    if in_step():
+        raise NotAllowedInStep(
+            f"workflow {workflow.name!r} was called in the body of a step of run {parent.run_id}; a step is one unit "
+            "and cannot wait for a child run: call it in the body of the workflow, and pass its result to the step"
+        )
+    if args and args[0] is parent:
+        args = args[1:]
+    # The child's store limits its input when it is written.
+    text = workflow.handler.encode_input(args, kwargs, max_bytes=2**31)
+    spawned = parent.spawn(workflow, Encoded(text))
+    if isinstance(parent, SyncContext):
+        return _typed(spawned.result(), workflow.handler)
+
+    async def result() -> Any:
+        return _typed(await (await spawned).result(), workflow.handler)
+
+    return result()
+
+
+def _typed(value: Any, handler: Handler) -> Any:
+    """A child's result comes back as plain data: here its type is known."""
+    return value if handler.returns is Any else decode(encode(value), handler.returns)
+
+
+# -- outside of workflows ------------------------------------------------------------------------------------
+
+
+def _in_run(handler: Handler, context: RunContext, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    limit = context.store.config.max_payload_bytes
+    text = handler.encode_input(args, kwargs, max_bytes=limit) if args or kwargs else None
+
+    async def call(store: Store) -> Any:
+        return await _execute_run(store, context, handler, given=text)
+
+    return call(context.store) if handler.is_async else _from_plain_code(_elsewhere(context.store, call))
+
+
+def _on_a_store(
+    workflow: DecoratedWorkflow[Any, Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    key: str | None,
+    store: Store | None,
+) -> Any:
+    async def call(store: Store) -> Any:
+        return await _execute_new(store, workflow, args, kwargs, key=key)
+
+    work = _on_the_default_store(call) if store is None else _elsewhere(store, call)
+    if not workflow.handler.is_async:
+        return _from_plain_code(work)
+    if store is None:
+        return work
+    work.close()
+    return call(store)
+
+
+async def _on_the_default_store(call: Callable[[Store], Awaitable[Any]]) -> Any:
+    """PGQRS_DSN, else the file pgqrs.db here."""
     from pgqrs.api.connect import connect  # noqa: PLC0415 - the store imports this module's verbs
 
     async with connect(install=True) as store:
-        text = workflow.handler.encode_input(args, kwargs, max_bytes=store.config.max_payload_bytes)
-        context = await create_run(store, workflow.name, text=text)
-        return await _execute(store, context.run_id, workflow.handler)
+        return await call(store)
 
 
-async def _elsewhere(context: RunContext, handler: Handler, text: str | None) -> Any:
+async def _elsewhere(store: Store, call: Callable[[Store], Awaitable[Any]]) -> Any:
     """On another loop than the store's: PostgreSQL connections cannot come along."""
     from pgqrs.api.connect import connect_with  # noqa: PLC0415 - as above
 
-    if not context.store.database.dialect.is_postgres:
-        return await _execute(context.store, context.run_id, handler, given=text)
-    async with connect_with(context.store.config, clock=context.store.database.clock) as store:
-        return await _execute(store, context.run_id, handler, given=text)
+    if not store.database.dialect.is_postgres:
+        return await call(store)
+    async with connect_with(store.config, clock=store.database.clock) as own:
+        return await call(own)
 
 
-def _from_plain_code(work: Any) -> Any:
+def _from_plain_code(work: Coroutine[Any, Any, Any]) -> Any:
     """A plain workflow, perhaps called from inside an event loop: its own loop in its own thread."""
     outcome: dict[str, Any] = {}
 
@@ -119,49 +196,56 @@ def _from_plain_code(work: Any) -> Any:
     return outcome["value"]
 
 
-async def _execute(store: Store, run_id: int, handler: Handler, *, given: str | None = None) -> Any:
-    """Passes over the handler until the run has ended; while it waits for time or a signal, so do we."""
-    db = await store.ready()
-    config = store.config
-    worker_id = await workers.register(db, queue_id=None, name="direct", port=0, info={"pid": os.getpid()})
-    heartbeat = Heartbeat(db, config, worker_id=worker_id, lease_seconds=config.lease_seconds)
-    executor = Executor(db, config, Committer(db), heartbeat)
+# -- executing -----------------------------------------------------------------------------------------------
+
+
+async def _execute_new(
+    store: Store,
+    workflow: DecoratedWorkflow[Any, Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    key: str | None,
+) -> Any:
+    """A new run, or the one that has the key; then what earlier calls of the workflow left behind."""
+    db, config, handler = await store.ready(), store.config, workflow.handler
+    text = handler.encode_input(args, kwargs, max_bytes=config.max_payload_bytes)
+    found = await workflows.create(db, workflow.name)
+    since = time.monotonic()
+    with observing.triggered(workflow.name, 1) as origin:
+        new = new_runs(config, found, [Encoded(text)], () if key is None else [key]).with_headers(origin.headers)
+        begin = calls.begin if key is None else calls.begin_once
+        begun = await begin(
+            db, new, workflow=workflow.name, info=process.identity(), lease_seconds=config.lease_seconds
+        )
+        origin.made([begun.run_id])
+    call = DirectCall(db, config, worker_id=begun.worker_id, handler_of=_handler_of)
     try:
-        while True:
-            since = time.monotonic()
-            claim = await claims.claim_run(db, run_id, worker_id=worker_id, lease_seconds=config.lease_seconds)
-            if given is not None and claim.input in (None, "null"):
-                claim = claim._replace(input=given)
-            outcome, error = await _passed(executor, claim, handler, since=since)
-            if error is not None and not isinstance(error, PauseError):
-                raise error
-            if isinstance(outcome.end, Ending) and outcome.end.status is RunStatus.SUCCESS:
-                return decode(outcome.end.output or "null", handler.returns)
-            await _until_visible(store, claim.lease.queue_id, run_id)
+        try:
+            return await call.result_of(
+                begun.run_id, handler, queue_id=found.queue_id, claim=begun.claim, since=since
+            )
+        finally:
+            if call.has_ended:
+                await call.finish_left_behind(workflow.name, handler, queue_id=found.queue_id)
     finally:
-        await asyncio.to_thread(heartbeat.close)
-        await workers.stop(db, worker_id)
+        await call.close()
 
 
-async def _passed(
-    executor: Executor, claim: Claim, handler: Handler, *, since: float
-) -> tuple[Outcome, BaseException | None]:
-    """In a task of its own: a caller that is cancelled hands the run back; one that the handler cancels does not."""
-    running = outside(executor.execute(claim, handler, executor.hold(claim, since=since), once=True))
+async def _execute_run(store: Store, context: RunContext, handler: Handler, *, given: str | None) -> Any:
+    """A run of `admin.create_workflow`: this process takes it, whoever holds it."""
+    db, config, run_id = await store.ready(), store.config, context.run_id
+    begun = await calls.join(db, run_id, workflow=context.workflow, info=process.identity())
+    call = DirectCall(db, config, worker_id=begun.worker_id, handler_of=_handler_of)
     try:
-        result: tuple[Outcome, BaseException | None] = await asyncio.shield(running)
-    except asyncio.CancelledError:
-        executor.handing_back = True
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        raise
-    return result
+        since = time.monotonic()
+        claim = await claims.claim_run(db, run_id, worker_id=begun.worker_id, lease_seconds=config.lease_seconds)
+        return await call.result_of(
+            run_id, handler, queue_id=claim.lease.queue_id, claim=claim, since=since, given=given
+        )
+    finally:
+        await call.close()
 
 
-async def _until_visible(store: Store, queue_id: int, run_id: int) -> None:
-    db = await store.ready()
-    idling = Idling(db, interval=store.config.poll_interval_seconds)
-    with db.hints.subscribed([queue_id]) as bell:
-        while not await messages.is_visible(db, run_id):
-            bell.clear()
-            await idling.wait(bell, [queue_id], at_most=store.config.poll_interval_seconds)
+def _handler_of(name: str) -> Handler | None:
+    return decorated.get(name) or served.get(name)

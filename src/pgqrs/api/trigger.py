@@ -24,8 +24,9 @@ from pgqrs.db.tables import workflows
 from pgqrs.db.triggering import NewRuns, Triggered
 from pgqrs.durations import checked_seconds
 from pgqrs.engine import observing
+from pgqrs.engine.context import in_body
 from pgqrs.errors import ConfigError, NoActiveWorker
-from pgqrs.serialization import encode
+from pgqrs.serialization import Encoded, encode
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
@@ -100,6 +101,12 @@ class Trigger:
     async def triggered(self, store: Store, *, actor: str | None = None) -> list[Triggered]:
         """The runs, durable, each with whether it is new or was found by its key; `actor` stands in their history."""
         check_texts(actor=actor)
+        if in_body() and not self._keys:
+            log.warning(
+                "a run of workflow %r is triggered in the body of a workflow, and again by each replay; call the "
+                "workflow or use ctx.spawn, trigger it in a step, or give an idempotency_key",
+                self._workflow.name,
+            )
         db = await store.ready()
         found = await store.workflow(self._workflow.name)
         new = new_runs(store.config, found, self._inputs, self._keys, **self._options, actor=actor)
@@ -171,12 +178,3 @@ def new_runs(
         attributes=None if attributes is None else encode(checked_attributes(attributes), max_bytes=limit),
         actor=actor,
     )
-
-
-class Encoded:
-    """An input that a handler's signature has encoded already."""
-
-    __slots__ = ("text",)
-
-    def __init__(self, text: str) -> None:
-        self.text = text

@@ -16,7 +16,7 @@ from pgqrs.api.metrics import workflow_metrics
 from pgqrs.api.run import Run
 from pgqrs.api.schedules import check_declared
 from pgqrs.api.search import events_of, rows_of, steps_of, wanted_by
-from pgqrs.api.trigger import OPTION_NAMES, Encoded, Trigger, TriggerOptions
+from pgqrs.api.trigger import OPTION_NAMES, Trigger, TriggerOptions
 from pgqrs.db import lifecycle
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import OUTBOX
@@ -25,11 +25,12 @@ from pgqrs.durations import checked_seconds
 from pgqrs.engine.context import Context, current_context, in_step
 from pgqrs.engine.plain import SyncContext
 from pgqrs.engine.registry import Handler, WorkflowOptions, is_context, served, types_of
+from pgqrs.engine.registry import decorated as _known
 from pgqrs.errors import ConfigError, RunNotFound
 from pgqrs.names import checked_name, checked_step_name
 from pgqrs.reports import WorkflowMetrics
 from pgqrs.retry import RetryPolicy
-from pgqrs.serialization import encode
+from pgqrs.serialization import Encoded, encode
 from pgqrs.types import Event, Step
 
 if TYPE_CHECKING:
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 log = logging.getLogger("pgqrs")
-
-# The handlers that this process knows, by the name of their workflow.
-_known: dict[str, Handler] = {}
 
 
 def workflow(name: Any = None, **options: Unpack[DecoratorOptions]) -> Any:
@@ -279,10 +277,28 @@ class DecoratedWorkflow(Workflow, Generic[P, R]):
         return self._handler
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs here, durably: with the context of a run that `admin.create_workflow` made, else in a new run."""
+        """Run it durably, in this process: in the run that a context of `admin.create_workflow` names, else in a new
+        one. Inside another workflow it is a child run instead, which any worker executes.
+        """
         from pgqrs.api.direct import call_here  # noqa: PLC0415 - it needs the whole engine, and this module
 
         return call_here(self, args, kwargs)
+
+    def run(self, *args: Any, key: str | None = None, store: Store | None = None, **kwargs: Any) -> Any:
+        """As a call, in the one run that has this idempotency key; awaited for an async workflow.
+
+        An unfinished or failed run continues after its last completed step. While another process executes it, this
+        call waits for it. A finished run is not executed again: its recorded result is returned. Another input than
+        the run's raises IdempotencyConflict. Without `store` it is the one that PGQRS_DSN names.
+        """
+        from pgqrs.api.direct import run_here  # noqa: PLC0415 - as above
+
+        names = {parameter.name for parameter in self._handler.parameters}
+        for name in names & {"key", "store"}:
+            raise ConfigError(
+                f"workflow {self.name!r} has a parameter {name!r}, which is also an option of run; rename it"
+            )
+        return run_here(self, args, kwargs, key=key, store=store)
 
     def trigger(self, *args: Any, **options: Any) -> Trigger:
         """The handler's own arguments, then the options of `Workflow.trigger`."""
@@ -315,8 +331,11 @@ def step(
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = args[0] if args and isinstance(args[0], Context | SyncContext) else None
-        context = given if given is not None else current_context.get()
+        current = current_context.get()
+        given = args[0] if args and getattr(type(args[0]), "__pgqrs_context__", False) else None
+        if given is not None:
+            _check_context(name, given, current)
+        context = current if given is None else given
         if context is None or in_step():
             return function(*args, **kwargs)
         if given is not None and not takes_context:
@@ -326,6 +345,20 @@ def step(
         return context.step(name, function, *args, retry=retry, **kwargs)
 
     return call
+
+
+def _check_context(step_name: str, given: Any, current: Any) -> None:
+    """A step that is called with the context of a run must be recorded there, or refused."""
+    if not isinstance(given, Context | SyncContext):
+        raise ConfigError(
+            f"step {step_name!r} was called with the context of run {given.run_id} outside its workflow, where it "
+            "would not be recorded; call the workflow with that context, and the step inside it with its own `ctx`"
+        )
+    if current is not None and current.run_id != given.run_id:
+        raise ConfigError(
+            f"step {step_name!r} was called in run {current.run_id} with the context of another run, "
+            f"{given.run_id}; call it with the `ctx` of the workflow that calls it"
+        )
 
 
 def discover_workflows(module: ModuleType | None = None) -> dict[str, Any]:

@@ -123,6 +123,19 @@ async def claim_run(db: Database, run_id: int, *, worker_id: int, lease_seconds:
     return claimed
 
 
+@store_call(Kind.UNIT, idempotent=True)
+async def claim_due(
+    db: Database, run_ids: Sequence[int], *, worker_id: int, lease_seconds: float, attempt: int | None = None
+) -> list[Claim]:
+    """Lease those of the given runs whose time has come, and that no worker holds; `attempt` is what they count."""
+    rows = await db.fetch(
+        _SQL["lease_due_runs"], run_ids=run_ids, worker_id=worker_id, lease_seconds=lease_seconds, attempt=attempt
+    )
+    leases = [Lease(*row) for row in rows]
+    seconds = {lease.queue_id: lease_seconds for lease in leases}
+    return await _started(db, leases, worker_id=worker_id, lease_seconds=seconds)
+
+
 async def _started(
     db: Database, leases: Sequence[Lease], *, worker_id: int, lease_seconds: Mapping[int, float]
 ) -> list[Claim]:

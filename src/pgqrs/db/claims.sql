@@ -46,6 +46,22 @@ where run_id = :run_id
 returning message_id, queue_id, {text payload}, run_id, priority, visible_after, enqueued_at, attempts, max_attempts,
     lease_token;
 
+-- name: lease_due_runs
+-- Those of the given whose time has come. One that this worker holds already, and asks for, is one whose lease it did
+-- not hear of. :attempt, where it is given, is the attempt that this is, however many there were.
+update pgqrs_messages
+set visible_after = {after :lease_seconds},
+    attempts = coalesce(
+        cast(:attempt as integer), case when visible_after > {now} then attempts else attempts + 1 end
+    ),
+    lease_token = {next_token lease_token},
+    leased_by = :worker_id
+where run_id {in run_ids}
+  and (attempts < max_attempts or cast(:attempt as integer) is not null)
+  and (visible_after <= {now} or leased_by = :worker_id)
+returning message_id, queue_id, {text payload}, run_id, priority, visible_after, enqueued_at, attempts, max_attempts,
+    lease_token;
+
 -- name: some_run_is_lost
 -- Asked in vain most of the time: a look that locks nothing.
 select exists (

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from pgqrs.db import claims
+from pgqrs.db.driver import Driver
 from pgqrs.db.tables import runs, workflows
 from pgqrs.db.tables.runs import RunRow
 from pgqrs.db.triggering import NewRuns
@@ -14,8 +15,9 @@ from pgqrs.engine.branches import Place, outside
 from pgqrs.engine.execution import Execution, Wait
 from pgqrs.engine.gathering import Gatherer
 from pgqrs.engine.observing import triggered
-from pgqrs.errors import ExecutionFailed, RunCancelled, RunNotFound
-from pgqrs.serialization import decode, encode
+from pgqrs.engine.registry import decorated
+from pgqrs.errors import ExecutionFailed, RunCancelled, RunNotFound, WorkflowNotFound
+from pgqrs.serialization import Encoded, decode, encode
 from pgqrs.types import ENDED, RunStatus, StepStatus
 
 
@@ -38,11 +40,11 @@ async def spawn(execution: Execution, place: Place, workflow: str, inputs: list[
         return [Child(execution, run_id) for run_id in decode(recorded.output or "[]")]
     execution.begin()
     try:
-        found = await outside(workflows.get(execution.db, workflow))
+        found = await outside(_found(execution.db, workflow))
         new = NewRuns(
             found.workflow_id,
             found.queue_id,
-            [encode(value, max_bytes=execution.config.max_payload_bytes) for value in inputs],
+            [_text(value, max_bytes=execution.config.max_payload_bytes) for value in inputs],
             max_attempts=execution.config.max_attempts,
             parent_run_id=execution.claim.run_id,
         )
@@ -58,6 +60,20 @@ async def spawn(execution: Execution, place: Place, workflow: str, inputs: list[
         execution.check_alive()
     execution.db.hints.announce([found.queue_id])
     return [Child(execution, run_id) for run_id in run_ids or ()]
+
+
+async def _found(db: Driver, name: str) -> workflows.Workflow:
+    """Return the workflow; one that this process has decorated is created when it is missing."""
+    try:
+        return await workflows.get(db, name)
+    except WorkflowNotFound:
+        if name not in decorated:
+            raise
+        return await workflows.create(db, name)
+
+
+def _text(value: Any, *, max_bytes: int) -> str:
+    return value.text if isinstance(value, Encoded) else encode(value, max_bytes=max_bytes)
 
 
 async def _result_of(execution: Execution, place: Place, run_id: int) -> Any:

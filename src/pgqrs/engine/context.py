@@ -363,6 +363,11 @@ def _small_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
         return None
 
 
+def in_body() -> bool:
+    """True in the body of a workflow, which each replay runs again, and outside of its steps."""
+    return current_context.get() is not None and current_body.get() is None
+
+
 def in_step() -> bool:
     """True in the body of a step."""
     return current_body.get() is not None

@@ -23,7 +23,7 @@ from pgqrs.engine.gathering import Gatherer
 from pgqrs.engine.heartbeat import Held
 from pgqrs.engine.observing import watching
 from pgqrs.engine.registry import Handler
-from pgqrs.errors import LeaseLost, NonDeterminism, RunCancelled
+from pgqrs.errors import InvalidTransition, LeaseLost, NonDeterminism, RunCancelled
 from pgqrs.types import RunStatus, StepStatus
 
 log = logging.getLogger("pgqrs.run")
@@ -82,6 +82,7 @@ class Execution:
         self._waits: dict[str, Wait] = {}
         self._blocked: list[asyncio.Future[None]] = []
         self._in_flight = 0
+        self._is_closed = False
         self._bodies: set[asyncio.Task[Any]] = set()
         self._landed: asyncio.Event | None = None
         self._live: dict[Branch, None] = {}
@@ -103,6 +104,11 @@ class Execution:
 
     def place(self, name: str) -> Place:
         """The next step of that name in the branch that asks; NonDeterminism when another one is on record there."""
+        if self._is_closed:
+            raise InvalidTransition(
+                f"run {self.claim.run_id} has ended this pass, and its context cannot be used any more; "
+                "await the tasks and join the threads that use it before the workflow returns"
+            )
         if self.suspended:
             raise Suspend
         branch = current_branch.get()
@@ -228,6 +234,7 @@ class Execution:
         """Lets go of what refers back to it, so that it is gone at once and not when the garbage is collected."""
         self._held.lost = self.task = self.children = None
         self._live.clear()
+        self._is_closed = True
         self.root.close()
 
     def finish(self) -> None:

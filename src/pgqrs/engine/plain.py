@@ -12,7 +12,7 @@ from pgqrs.engine.children import Child
 from pgqrs.engine.context import Context
 from pgqrs.engine.execution import Suspend
 from pgqrs.engine.threads import start_thread
-from pgqrs.errors import ConfigError
+from pgqrs.errors import ConfigError, InvalidTransition
 
 
 class SyncContext:
@@ -100,6 +100,9 @@ class SyncChild:
 
 def _over_there(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
     """On the event loop, as a task that is no branch of the handler's."""
+    if loop.is_closed():
+        work.close()
+        raise InvalidTransition("the call that executed this run has ended, and its context cannot be used any more")
     context = contextvars.copy_context()
     context.run(current_branch.set, None)
     return context.run(asyncio.run_coroutine_threadsafe, work, loop).result()

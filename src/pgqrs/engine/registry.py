@@ -14,6 +14,8 @@ from pgqrs.serialization import decode, encode
 
 _CONTEXT_NAMES = frozenset({"ctx", "context", "_ctx", "workflow_ctx", "wf_ctx"})
 
+# The handlers of the workflows that this process has decorated, by name.
+decorated: dict[str, Handler] = {}
 # The handlers that this process's workers serve, by workflow: they tell `run.output()` its type.
 served: dict[str, Handler] = {}
 

@@ -43,7 +43,7 @@ _REFRESH_SECONDS = 5.0
 # How long a worker that ends waits for a database that does not answer, on the way out of its loop and once more for
 # handing back; then leases do the rest. Those who stop processes are not patient: docker waits for ten seconds.
 _FAREWELL_SECONDS = 3.0
-_WORKER_LOST = {
+WORKER_LOST = {
     "error": encode({"type": "WorkerLost", "message": "its worker was lost in every attempt"}),
     "last_error": "worker_lost",
     "signature": "WorkerLost",
@@ -338,7 +338,7 @@ class WorkerLoop:
         self._looked_for_lost = time.monotonic()
         if not await claims.some_are_lost(self._db, self.service.queue_ids):
             return
-        ended = await claims.end_lost(self._db, self.service.queue_ids, **_WORKER_LOST)
+        ended = await claims.end_lost(self._db, self.service.queue_ids, **WORKER_LOST)
         if ended:
             log.warning("runs %s ended in ERROR: their workers were lost in every attempt", ended)
             self._db.hints.announce([-run_id for run_id in ended])

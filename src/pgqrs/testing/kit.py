@@ -10,7 +10,7 @@ from pgqrs.api.connect import connect_with
 from pgqrs.api.export import export_run
 from pgqrs.api.search import events_of, steps_of
 from pgqrs.api.store import Store
-from pgqrs.api.trigger import OPTION_NAMES, Encoded
+from pgqrs.api.trigger import OPTION_NAMES
 from pgqrs.api.worker import Worker, worker
 from pgqrs.api.workflow import Workflow, discover_workflows
 from pgqrs.clock import ManualClock
@@ -19,6 +19,7 @@ from pgqrs.db.tables import messages, runs, workflows
 from pgqrs.engine.registry import Handler
 from pgqrs.errors import ConfigError
 from pgqrs.names import checked_name
+from pgqrs.serialization import Encoded
 from pgqrs.testing import assertions
 from pgqrs.testing.handle import RunHandle
 from pgqrs.testing.steps import Body, Interventions, Watcher, watched

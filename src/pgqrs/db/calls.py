@@ -1,0 +1,147 @@
+"""Direct calls: a run that the calling process executes, and what calls whose process has ended left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pgqrs.db import claims, lifecycle, triggering
+from pgqrs.db.claims import Claim
+from pgqrs.db.database import Database, Kind, store_call
+from pgqrs.db.queries import load
+from pgqrs.db.tables import runs, workers
+from pgqrs.db.triggering import NewRuns
+from pgqrs.serialization import decode
+from pgqrs.types import RunStatus, WorkerStatus
+
+_SQL = load(__package__, "calls")
+
+# The name under which direct calls are workers.
+NAME = "direct"
+
+
+class Begun(NamedTuple):
+    """A direct call: its worker, its run, and the lease where the run is new."""
+
+    worker_id: int
+    run_id: int
+    claim: Claim | None = None
+
+
+class Caller(NamedTuple):
+    """A direct call as its worker's row describes it."""
+
+    worker_id: int
+    is_stopped: bool
+    silent_seconds: float
+    info: Mapping[str, Any]
+
+
+class LiveRun(NamedTuple):
+    run_id: int
+    workflow: str
+    queue_id: int
+
+
+@store_call(Kind.UNIT)
+async def begin(db: Database, new: NewRuns, *, workflow: str, info: Mapping[str, Any], lease_seconds: float) -> Begun:
+    """Create a run that this process holds from the start, and the worker that tells so: all of it or nothing."""
+    return await _begin(db, new, workflow=workflow, info=info, lease_seconds=lease_seconds)
+
+
+@store_call(Kind.UNIT, idempotent=True)
+async def begin_once(
+    db: Database, new: NewRuns, *, workflow: str, info: Mapping[str, Any], lease_seconds: float
+) -> Begun:
+    """As `begin`, for a run with a key: one that has the key already is continued, and a failed one restarted."""
+    return await _begin(db, new, workflow=workflow, info=info, lease_seconds=lease_seconds)
+
+
+async def _begin(
+    db: Database, new: NewRuns, *, workflow: str, info: Mapping[str, Any], lease_seconds: float
+) -> Begun:
+    trigger = triggering.trigger_once if new.keys else triggering.trigger
+    [made] = await trigger(db, new)
+    run_id = made if isinstance(made, int) else made.run_id
+    begun = await _registered(db, run_id, workflow=workflow, info=info)
+    if not isinstance(made, int) and not made.is_new:
+        if (await runs.get(db, run_id)).status is RunStatus.ERROR:
+            await lifecycle.restart(db, run_id)
+        return begun
+    claimed = await claims.claim_due(db, [run_id], worker_id=begun.worker_id, lease_seconds=lease_seconds, attempt=1)
+    return begun._replace(claim=claimed[0])
+
+
+@store_call(Kind.UNIT)
+async def join(db: Database, run_id: int, *, workflow: str, info: Mapping[str, Any]) -> Begun:
+    """Register a call that executes a run which exists already."""
+    return await _registered(db, run_id, workflow=workflow, info=info)
+
+
+async def _registered(db: Database, run_id: int, *, workflow: str, info: Mapping[str, Any]) -> Begun:
+    told = {**info, "workflow": workflow, "run_id": run_id}
+    return Begun(await workers.register(db, queue_id=None, name=NAME, port=0, info=told), run_id)
+
+
+@store_call(Kind.UNIT, idempotent=True)
+async def leave(db: Database, worker_id: int, run_ids: Sequence[int], *, ended: bool) -> None:
+    """Sign a call off. One whose run has not ended keeps its row: the next call finds the run by it."""
+    await db.execute(_SQL["release_runs"], run_ids=run_ids, worker_id=worker_id)
+    if ended:
+        await db.execute(_SQL["delete_worker"], worker_id=worker_id)
+    else:
+        await workers.stop(db, worker_id)
+
+
+@store_call(Kind.STATEMENT, idempotent=True)
+async def forget(db: Database, worker_id: int) -> None:
+    """Delete the row of a call whose run has ended without it."""
+    await db.execute(_SQL["delete_worker"], worker_id=worker_id)
+
+
+@store_call(Kind.READ, idempotent=True)
+async def callers(db: Database) -> list[Caller]:
+    """Return the direct calls whose runs may not have ended, oldest first."""
+    return [
+        Caller(worker_id, status == WorkerStatus.STOPPED, silent, decode(info))
+        for worker_id, status, silent, info in await db.fetch(_SQL["callers"], name=NAME)
+    ]
+
+
+@store_call(Kind.READ, idempotent=True)
+async def live_descendants(db: Database, run_id: int) -> list[LiveRun]:
+    """Return the unfinished children of a run, and theirs, parents first."""
+    found: list[LiveRun] = []
+    parents = [run_id]
+    while parents:
+        level = [LiveRun(*row) for row in await db.fetch(_SQL["live_children"], run_ids=parents)]
+        found += level
+        parents = [each.run_id for each in level]
+    return found
+
+
+class Holding(NamedTuple):
+    """A lease, and what the worker that holds it says of itself."""
+
+    fence: tuple[int, int]
+    info: Mapping[str, Any]
+
+
+@store_call(Kind.READ, idempotent=True)
+async def holdings(db: Database, run_ids: Sequence[int], *, worker_id: int) -> list[Holding]:
+    """Return the leases that workers other than this one have on the given runs."""
+    rows = await db.fetch(_SQL["holders"], run_ids=run_ids, worker_id=worker_id)
+    return [Holding((message_id, token), decode(info)) for message_id, token, info in rows]
+
+
+@store_call(Kind.STATEMENT, idempotent=True)
+async def expire(db: Database, fences: Sequence[tuple[int, int]]) -> None:
+    """End leases whose process is known to have ended."""
+    await db.execute(_SQL["expire_leases"], given=fences)
+
+
+@store_call(Kind.READ, idempotent=True)
+async def seconds_until_due(db: Database, run_ids: Sequence[int]) -> float | None:
+    """Return the time until the first of the given runs may be leased; None when none of them ever may."""
+    seconds = (await db.fetch(_SQL["seconds_until_due"], run_ids=run_ids))[0][0]
+    return None if seconds is None else float(seconds)
