@@ -8,7 +8,8 @@
         run_id = blocking.workflow("zip_files").trigger({"bucket": "b"}).execute(store)
 
 Everything happens on one event loop in a thread of its own. Objects that the API gives are wrapped in turn; what they
-return is given when it is there, and `async for` is `for`.
+return is given when it is there, and `async for` is `for`. A forked child (gunicorn --preload, multiprocessing)
+connects again: stores of its parent refuse to work there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from types import TracebackType
@@ -69,6 +71,13 @@ class _Portal:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
+        # Kept, so that they are not collected: their selectors are the parent's.
+        self._parents_loops: list[asyncio.AbstractEventLoop | None] = []
+
+    def forget(self) -> None:
+        """In a forked child: the loop's thread is not there, and the lock may be held for ever."""
+        self._parents_loops.append(self._loop)
+        self._loop, self._lock = None, threading.Lock()
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._started()).result()
@@ -82,6 +91,8 @@ class _Portal:
 
 
 _portal = _Portal()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_portal.forget)
 
 
 class Blocking:

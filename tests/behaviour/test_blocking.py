@@ -1,5 +1,8 @@
 """The blocking API: plain code, no event loop of its own."""
 
+import os
+import signal
+
 import pytest
 
 import pgqrs
@@ -77,3 +80,73 @@ def test_runs_are_found_page_by_page_without_await(plain):
     assert [run.run_id for run in [*page, *rest]] == ids[::-1]
     assert blocking.admin(plain).count_runs("workflow:double").count == 3
     assert blocking.workflow_metrics("double", plain).queue_depth == 3
+
+
+def _in_a_child(work):
+    """What `work` returns in a forked child; the child ends after ten seconds at the latest."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(10)
+            os.write(writing, str(work()).encode())
+        except BaseException as error:  # noqa: BLE001 - the parent shows it
+            os.write(writing, repr(error).encode())
+        finally:
+            # Nothing of the parent's may be cleaned up here.
+            os._exit(0)
+    os.close(writing)
+    try:
+        with os.fdopen(reading) as told:
+            return told.read()
+    finally:
+        os.waitpid(pid, 0)
+
+
+@pytest.mark.several_processes
+def test_a_forked_child_that_connects_anew_works(plain, config):
+    """As under `gunicorn --preload`: the parent has used the API, its event loop's thread is not in the child."""
+    plain.create_queue("tasks")
+
+    def work():
+        with blocking.connect(config.dsn, schema=config.schema) as mine:
+            return mine.producer("tasks").enqueue("from the child")
+
+    assert int(_in_a_child(work)) > 0
+    plain.producer("tasks").enqueue("from the parent")
+    assert blocking.admin(plain).queue_metrics("tasks").ready == 2
+
+
+@pytest.mark.several_processes
+def test_a_store_from_before_the_fork_says_so_in_the_child(plain):
+    plain.create_queue("tasks")
+    producer = plain.producer("tasks")
+    told = []
+
+    def work():
+        for each in (lambda: producer.enqueue(1), lambda: plain.create_queue("more"), plain.close):
+            try:
+                told.append(str(each()))
+            except pgqrs.ConnectionFailed as error:
+                told.append(str(error))
+        return "\n".join(told)
+
+    first, second, closed = _in_a_child(work).splitlines()
+
+    assert first == second
+    assert first.startswith("this store was connected before a fork; connect again")
+    assert closed == "None"
+    assert producer.enqueue("the parent's still works") > 0
+
+
+@pytest.mark.several_processes
+def test_a_child_forked_while_another_thread_connects_works(plain, config):
+    """The lock that starts the loop's thread may be held when the process forks."""
+    with blocking._portal._lock:
+
+        def work():
+            with blocking.connect(config.dsn, schema=config.schema) as mine:
+                return mine.create_queue("child")
+
+        assert _in_a_child(work) == "None"

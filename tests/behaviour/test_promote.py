@@ -425,9 +425,12 @@ async def test_a_message_in_work_is_delivered_again_after_its_lease(source, conf
 async def test_whoever_has_the_file_open_is_told_where_everything_went(source, config, target, clock):
     await source.create_queue("tasks")
     producer = await source.producer("tasks")
+    run_id = await flow.trigger(None).execute(source)
+    waiting = asyncio.create_task((await flow.get_run(run_id, source)).result())
     await pgqrs.promote(config, target, clock=clock)
 
     calls = (
+        lambda: asyncio.wait_for(waiting, 20),
         lambda: producer.enqueue(1),
         lambda: flow.trigger(None).execute(source),
         lambda: flow.runs(source),

@@ -12,7 +12,7 @@ from pgqrs.api.search import events_of, steps_of
 from pgqrs.api.why import why
 from pgqrs.db.tables import runs
 from pgqrs.db.tables.runs import RunRow
-from pgqrs.errors import ConnectionFailed, ExecutionFailed, RunCancelled, RunDeleted, WaitTimeout
+from pgqrs.errors import ConnectionFailed, ExecutionFailed, RunCancelled, RunDeleted, WaitTimeout, copy_of
 from pgqrs.reports import Why
 from pgqrs.serialization import decode
 from pgqrs.types import ENDED, Event, RunStatus, Step
@@ -110,25 +110,32 @@ class Run:
 
 
 class Results:
-    """Waits for runs to end: one question for all that wait in this process, at a hint or now and then."""
+    """Waits for runs to end: one question for all that wait in this process, at a hint or now and then.
+
+    Those who wait are told, too, when no answer can come any more: the store was closed or promoted, or an error that
+    another try does not heal.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[int, set[asyncio.Event]] = {}
+        self._waiting: dict[int, set[asyncio.Future[None]]] = {}
         self._task: asyncio.Task[None] | None = None
+        self._closed = False
 
     async def wait(self, run_id: int, seconds: float | None) -> None:
         """Returns when the run has ended; WaitTimeout when it has not in time."""
-        ended = asyncio.Event()
+        db = await self._store.ready()
+        if self._closed:
+            raise ConnectionFailed("this store is closed; connect again")
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(run_id, set()).add(ended)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="pgqrs-results")
-        db = await self._store.ready()
-        # Somebody new waits: look at once, it may have ended already.
+        # A new run is waited for: look at once, it may have ended already.
         db.hints.wake(frozenset({-run_id}))
         try:
             async with asyncio.timeout(seconds):
-                await ended.wait()
+                await ended
         except TimeoutError:
             raise WaitTimeout(f"run {run_id} has not ended within {seconds} s; it goes on") from None
         finally:
@@ -137,11 +144,26 @@ class Results:
                 del self._waiting[run_id]
 
     async def close(self) -> None:
+        """Those who wait are told so."""
+        self._closed = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        self._refuse(ConnectionFailed("this store was closed while the result was waited for; connect again"))
+
+    def _refuse(self, error: Exception) -> None:
+        for ended in [each for waiting in self._waiting.values() for each in waiting]:
+            if not ended.done():
+                ended.set_exception(copy_of(error))
 
     async def _run(self) -> None:
+        try:
+            await self._look()
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait would wait for ever
+            self._refuse(error)
+
+    async def _look(self) -> None:
+        """While a run is waited for."""
         db = await self._store.ready()
         interval = self._store.config.poll_interval_seconds
         while self._waiting:
@@ -153,12 +175,12 @@ class Results:
                     try:
                         finished = await runs.finished(db, list(self._waiting))
                     except ConnectionFailed as error:
-                        # Whoever waits has a timeout of their own; without one they wait for the database, too.
+                        # Callers have timeouts of their own; without one they wait for the database, too.
                         log.warning("cannot look for results: %s", error)
                         finished = set()
-                    for run_id in finished:
-                        for event in self._waiting.get(run_id, ()):
-                            event.set()
+                    for ended in [each for run_id in finished for each in self._waiting.get(run_id, ())]:
+                        if not ended.done():
+                            ended.set_result(None)
                     # Those who were told take themselves off the list.
                     await asyncio.sleep(0)
                     # The longer it takes the less often it is asked.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import queue
 import threading
 import time
@@ -93,6 +94,10 @@ class SQLiteDriver:
         return await self.perform(lambda unit: unit.execute(query, **params), kind=Kind.UNIT, idempotent=False)
 
     async def close(self) -> None:
+        if self._owner.is_child():
+            # The threads are the parent's, and the connections.
+            self._closed = True
+            return
         with self._gate:
             first, self._closed = not self._closed, True
         if first:
@@ -108,9 +113,11 @@ class SQLiteDriver:
 
     @classmethod
     def _shared_hints(cls, real_path: str) -> Hints:
-        hints = cls._hints_by_file.get(real_path)
+        # Not those of a parent that forked: their lock may be held, and those who wait there are not here.
+        key = f"{os.getpid()}:{real_path}"
+        hints = cls._hints_by_file.get(key)
         if hints is None:
-            hints = cls._hints_by_file[real_path] = Hints()
+            hints = cls._hints_by_file[key] = Hints()
         return hints
 
     # -- the database threads' side ----------------------------------------------------------------------
