@@ -19,6 +19,52 @@ def test_every_boundary_of_a_workflow_is_found_and_survived():
     assert "kill before settling.commit#1 (charge has begun)" in str(report)
 
 
+async def write(_tx) -> int:
+    return 3
+
+
+@pgqrs.workflow
+async def napping(ctx: pgqrs.PyWorkflow, number: int) -> int:
+    await ctx.sleep(10 * number)
+    await ctx.sleep(10)
+    return await ctx.step("double", lambda: 2 * number)
+
+
+async def transacting(ctx: pgqrs.PyWorkflow) -> int:
+    await ctx.progress(1, 2)
+    await ctx.transaction("write", write)
+    return await ctx.step("work", lambda: 1)
+
+
+async def spawning(ctx: pgqrs.PyWorkflow) -> int:
+    return await (await ctx.spawn(napping, 2)).result()
+
+
+async def mapping(ctx: pgqrs.PyWorkflow) -> list[int]:
+    return await ctx.map(napping, [1, 2, 3])
+
+
+@pytest.mark.parametrize("mode", ["kill", "stall"])
+@pytest.mark.parametrize("workflow", [transacting, spawning, mapping])
+def test_transactions_and_children_survive_every_boundary(workflow, mode):
+    report = crash_everywhere(workflow, modes=[mode])
+
+    assert report.survived == report.boundaries >= 10, str(report)
+    assert report.outcome.startswith("SUCCESS")
+
+
+def test_a_workflow_that_is_parked_without_a_crash_does_not_survive():
+    passes = []
+
+    async def parked(ctx: pgqrs.PyWorkflow) -> None:
+        passes.append(1)
+        await ctx.step(f"work-{len(passes)}", lambda: None)
+        await ctx.sleep(60)
+
+    with pytest.raises(DoesNotSurvive, match=r"without a crash it is parked: .*asks for step 'work-2'"):
+        crash_everywhere(parked, setup=passes.clear)
+
+
 @pytest.mark.parametrize("mode", ["kill", "stall"])
 @pytest.mark.parametrize("real", [False, True])
 def test_a_real_process_dies_at_the_same_boundaries(real, mode):

@@ -65,6 +65,115 @@ def test_a_result_that_holds_the_time_of_day_is_not_the_same_twice():
         assert_deterministic(stamped)
 
 
+async def write(_tx) -> int:
+    return 1
+
+
+BEFORE = {
+    "progress": lambda ctx: ctx.progress(1, 2),
+    "transaction": lambda ctx: ctx.transaction("write", write),
+}
+
+
+@pytest.mark.parametrize("verb", BEFORE)
+def test_what_comes_after_progress_or_a_transaction_is_looked_at_too(verb):
+    async def dice(ctx) -> int:
+        await BEFORE[verb](ctx)
+        return await ctx.step("note", lambda number: 1, random.random())
+
+    async def sound(ctx) -> int:
+        await BEFORE[verb](ctx)
+        return await ctx.step("note", lambda number: 1, await ctx.random())
+
+    assert_deterministic(sound)
+    with pytest.raises(AssertionError, match="calls step 'note' with"):
+        assert_deterministic(dice)
+
+
+@pytest.mark.parametrize("verb", BEFORE)
+@pytest.mark.parametrize("has_ended", [True, False])
+def test_replay_looks_behind_progress_and_transactions(pgqrs, verb, has_ended):
+    async def written(ctx) -> int:
+        await BEFORE[verb](ctx)
+        done = await ctx.step("work", lambda: 1)
+        if not has_ended:
+            await ctx.wait_for("go")
+        return done
+
+    async def renamed(ctx) -> int:
+        await BEFORE[verb](ctx)
+        return await ctx.step("other", lambda: 1)
+
+    async def shorter(ctx) -> int:
+        await BEFORE[verb](ctx)
+        await ctx.wait_for("go")
+
+    run = pgqrs.trigger(written)
+    pgqrs.drain()
+    history = pgqrs.export(run)
+
+    assert replay(history, written) == (1 if has_ended else None)
+    with pytest.raises(library.NonDeterminism, match="asks for step 'other' where 'work' is on record"):
+        replay(history, renamed)
+    with pytest.raises(library.NonDeterminism, match="asks for step 'wait_for:go' where 'work' is on record"):
+        replay(history, shorter)
+
+
+def test_a_step_that_a_branch_no_longer_asks_for_is_missed(pgqrs):
+    async def both(ctx, *steps) -> list:
+        async def branch(*names):
+            return [await ctx.step(name, lambda: 1) for name in names]
+
+        return await asyncio.gather(branch("a"), branch(*steps))
+
+    async def written(ctx) -> list:
+        return await both(ctx, "b", "c")
+
+    async def shorter(ctx) -> list:
+        first, _ = await both(ctx, "b")
+        return [first, [1, 1]]
+
+    async def empty(ctx) -> list:
+        first, _ = await both(ctx)
+        return [first, [1, 1]]
+
+    run = pgqrs.trigger(written)
+    pgqrs.drain()
+    history = pgqrs.export(run)
+
+    assert replay(history, written) == [[1], [1, 1]]
+    with pytest.raises(library.NonDeterminism, match="without step 'c@2'"):
+        replay(history, shorter)
+    with pytest.raises(library.NonDeterminism, match="without step 'b@2'"):
+        replay(history, empty)
+
+
+def test_steps_of_a_task_that_the_handler_leaves_behind_are_not_missed(pgqrs):
+    async def leaves(ctx) -> int:
+        task = asyncio.create_task(ctx.step("behind", lambda: 1))
+        done = await ctx.step("ahead", lambda: 1)
+        del task
+        return done
+
+    run = pgqrs.trigger(leaves)
+    pgqrs.drain()
+
+    assert replay(pgqrs.export(run), leaves) == 1
+    assert_deterministic(leaves)
+
+
+def test_a_run_that_is_parked_without_a_crash_is_not_deterministic():
+    passes = []
+
+    async def parked(ctx) -> None:
+        passes.append(1)
+        await ctx.step(f"work-{len(passes)}", lambda: None)
+        await ctx.sleep(60)
+
+    with pytest.raises(AssertionError, match=r"is not deterministic: .*asks for step 'work-2' where 'work-1'"):
+        assert_deterministic(parked)
+
+
 @pytest.fixture
 def history(pgqrs):
     """The exported run of an order, through JSON as a file would hold it."""

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import pgqrs as library
-from pgqrs.testing import Kit
+from pgqrs.testing import Kit, kit
 from testing.orders import approve, basket, charge, order, purchase
 
 
@@ -44,6 +44,78 @@ def test_a_step_fails_as_often_as_it_is_told_to(pgqrs):
     assert first == ("RUNNING", "TransientError: no connection")
     assert run.result() == "A1 is paid for"
     assert run.attempt == 3
+
+
+@library.workflow
+async def napper(ctx: library.PyWorkflow, times: int) -> int:
+    for _ in range(times):
+        await ctx.sleep(3 * 3600)
+    return times
+
+
+async def test_time_is_skipped_until_everything_has_ended_or_waits_for_the_outside(apgqrs):
+    async def waits(ctx) -> str:
+        return await ctx.wait_for("never")
+
+    async def parent(ctx) -> list:
+        return await ctx.map(napper, [1, 2, 3])
+
+    async def leaves_a_child(ctx) -> None:
+        await ctx.spawn(napper, 2)
+
+    async def fails_twice(ctx) -> int:
+        if ctx.attempt < 3:
+            raise library.TransientError("not yet", retry_after=60)
+        return ctx.attempt
+
+    waiting = await apgqrs.trigger(waits)
+    runs = [await apgqrs.trigger(each) for each in (parent, leaves_a_child, fails_twice)]
+    await apgqrs.drain(skip_time=True)
+
+    assert [run.status for run in runs] == ["SUCCESS"] * 3
+    assert {run.status for run in await apgqrs.runs(napper)} == {"SUCCESS"}
+    assert waiting.waiting_for == "never"
+
+
+async def test_a_run_that_was_paused_by_a_person_is_not_waited_for(apgqrs):
+    started = apgqrs.now()
+    run = await apgqrs.trigger(purchase, "A1")
+    await library.workflow("purchase").pause(run.run_id, apgqrs.store, reason="audit")
+    await apgqrs.drain(skip_time=True)
+
+    assert run.status == "PAUSED"
+    assert apgqrs.now() == started
+
+
+async def test_a_step_that_asks_to_be_looked_at_later_is_looked_at_once(apgqrs):
+    looks = []
+
+    def ready() -> None:
+        looks.append(1)
+        raise library.PauseError("not yet")
+
+    async def waits(ctx) -> None:
+        await ctx.step("ready", ready)
+
+    await apgqrs.trigger(waits)
+    await apgqrs.drain(skip_time=True)
+
+    assert len(looks) == 2
+
+
+async def test_a_workflow_that_sleeps_for_ever_is_told(apgqrs, monkeypatch):
+    async def restless(ctx) -> None:
+        for _ in range(200):
+            await ctx.sleep(1)
+
+    run = await apgqrs.trigger(restless)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kit, "_MOST_SKIPS", 100)
+        with pytest.raises(AssertionError, match=r"(?s)still continue after 100 waits.*advance.*run 1 of 'restless'"):
+            await apgqrs.drain(skip_time=True)
+    await apgqrs.drain(skip_time=True)
+    assert run.status == "SUCCESS"
 
 
 def test_a_stub_stands_in_for_a_step_and_its_type_is_kept(pgqrs):
@@ -111,16 +183,19 @@ def test_each_test_has_a_database_of_its_own(pgqrs):
 
 
 def test_a_kit_takes_any_database(config):
-    with Kit(config.with_changes(audit="full")) as kit:
-        kit.store.create_queue("mails")
-        kit.store.producer("mails").enqueue({"to": "ann"})
-        run = kit.trigger(order, "A1")
-        approve(kit, run)
+    with Kit(config.with_changes(audit="full")) as elsewhere:
+        elsewhere.store.create_queue("mails")
+        elsewhere.store.producer("mails").enqueue({"to": "ann"})
+        run = elsewhere.trigger(order, "A1")
+        approve(elsewhere, run)
+        napping = elsewhere.trigger(napper, 2)
+        elsewhere.drain(skip_time=True)
 
         assert run.result()["by"] == "ann"
-        assert [signal["consumed"] for signal in kit.export(run)["signals"]] == [True]
-        kit.assert_enqueued("mails", matching={"to": "ann"})
-        kit.assert_emitted("order.shipped", run=run)
+        assert napping.result() == 2
+        assert [signal["consumed"] for signal in elsewhere.export(run)["signals"]] == [True]
+        elsewhere.assert_enqueued("mails", matching={"to": "ann"})
+        elsewhere.assert_emitted("order.shipped", run=run)
 
 
 def test_the_plugin_imports_nothing_of_the_library():

@@ -34,6 +34,24 @@ class Emitted(NamedTuple):
     payload: str
 
 
+class LiveRun(NamedTuple):
+    """A run that a worker may lease from `visible_after` on; two of them differ when it has got further."""
+
+    run_id: int
+    queue_id: int
+    visible_after: datetime
+    status: str
+    waiting_for: str | None
+    attempt: int
+    steps: int
+    attempts_of_steps: int
+
+
+@store_call(Kind.READ, idempotent=True)
+async def live_runs(db: Database) -> list[LiveRun]:
+    return [LiveRun(*row) for row in await db.fetch(_SQL["live_runs"])]
+
+
 @store_call(Kind.READ, idempotent=True)
 async def live_messages(db: Database, queue_id: int) -> list[LiveMessage]:
     return [LiveMessage(*row) for row in await db.fetch(_SQL["live_messages"], queue_id=queue_id, most=_MOST)]

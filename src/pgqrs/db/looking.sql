@@ -29,6 +29,20 @@ join pgqrs_workflows as w on w.workflow_id = r.workflow_id
 group by w.name
 order by w.name;
 
+-- name: live_runs
+-- The runs that a worker may lease, now or later, and how far each of them is. A step that only asks to be looked at
+-- again (PAUSED) is no further for it.
+select m.run_id, m.queue_id, m.visible_after, r.status, r.waiting_for, r.attempt,
+    (select count(*) from pgqrs_workflow_steps as s where s.run_id = m.run_id and s.status in ('SUCCESS', 'ERROR')),
+    (select coalesce(sum(s.attempts), 0) from pgqrs_workflow_steps as s
+     where s.run_id = m.run_id and s.status <> 'PAUSED')
+from pgqrs_messages as m
+join pgqrs_queues as q on q.queue_id = m.queue_id
+join pgqrs_workflow_runs as r on r.run_id = m.run_id
+where m.attempts < m.max_attempts
+  and q.paused_at is null
+order by m.run_id;
+
 -- name: drop_schema
 -- With everything in it: for schemas that a test has made for itself.
 drop schema if exists a_schema cascade;

@@ -17,8 +17,8 @@ from pgqrs.testing.kit import handler_of
 from pgqrs.testing.passes import Pass, passed
 from pgqrs.testing.plain import Kit
 from pgqrs.testing.replaying import recorded
-from pgqrs.testing.steps import Asked
-from pgqrs.types import StepStatus
+from pgqrs.testing.steps import DONE, Asked
+from pgqrs.types import RunStatus
 
 # What differs from one pass to the next, and what to use instead.
 _CAUSES = {
@@ -47,25 +47,48 @@ def assert_deterministic(
         else:
             drive(kit, run)
         history = kit.export(run)
+    if run.is_parked:
+        raise _differs(handler, f"its second pass, which a wait led to, was parked: {run.waiting_for}")
     text = None if history["input"] is None else json.dumps(history["input"])
     steps = [recorded(step) for step in history["steps"]]
     known = {
         step["step_id"]: None if step["input"] is None else json.dumps(step["input"]) for step in history["steps"]
     }
-    done = [step for step in steps if step.status in (StepStatus.SUCCESS, StepStatus.ERROR)]
+    done = [step for step in steps if step.status in DONE]
+    whole = _portal.run(passed(handler, text, done, run_id=history["run_id"]))
+    # In the order in which the code asks for them: at one time of the hand-set clock the record has none.
+    order = {asked.step_id: number for number, asked in reversed([*enumerate(whole.asked)])}
+    done.sort(key=lambda step: order.get(step.step_id, len(order)))
     for count in range(len(done) + 1):
         passes = [_portal.run(passed(handler, text, done[:count], run_id=history["run_id"])) for _ in range(2)]
         for number, each in enumerate(passes, 1):
-            if difference := _difference(each, known, steps):
+            if difference := _difference(each, known, steps) or _missing(each):
                 where = f"pass {number} from the first {count} of {len(done)} recorded steps"
-                raise AssertionError(f"{handler.name!r} is not deterministic: {where} {difference}{_cause(handler)}")
-    last = passes[-1]
-    expected = history["output"]
-    if last.output is not None and json.loads(last.output) != expected:
-        raise AssertionError(
-            f"{handler.name!r} is not deterministic: a replay of all its steps gives "
-            f"{shown(json.loads(last.output))}, the first run gave {shown(expected)}{_cause(handler)}"
+                raise _differs(handler, f"{where} {difference}")
+    for last in passes:
+        _check_end(handler, run, last)
+
+
+def _check_end(handler: Handler, run: RunHandle, last: Pass) -> None:
+    """Compare how a replay of all steps ends with how the run did."""
+    __tracebackhide__ = True
+    if not run.has_ended:
+        return
+    if last.went_beyond:
+        raise _differs(handler, f"a replay of all its steps does not come to an end; the first run was {run.status}")
+    if run.status is not RunStatus.SUCCESS:
+        return
+    if last.output is None:
+        raise _differs(handler, f"a replay of all its steps raises {last.error!r}, the first run did not")
+    seen, expected = json.loads(last.output), json.loads(run.row.output or "null")
+    if seen != expected:
+        raise _differs(
+            handler, f"a replay of all its steps gives {shown(seen)}, the first run gave {shown(expected)}"
         )
+
+
+def _differs(handler: Handler, how: str) -> AssertionError:
+    return AssertionError(f"{handler.name!r} is not deterministic: {how}{_cause(handler)}")
 
 
 def _difference(seen: Pass, known: dict[str, str | None], steps: list[RecordedStep]) -> str:
@@ -78,6 +101,10 @@ def _difference(seen: Pass, known: dict[str, str | None], steps: list[RecordedSt
         if asked.given is not None and before is not None and json.loads(asked.given) != json.loads(before):
             return f"calls step {asked.step_id!r} with {asked.given}, the first run with {before}"
     return ""
+
+
+def _missing(seen: Pass) -> str:
+    return "" if seen.missing is None else f"does not ask for step {seen.missing!r}, which the first run recorded"
 
 
 def _there(asked: Asked, steps: list[RecordedStep]) -> str:

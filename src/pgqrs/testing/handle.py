@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from pgqrs.api.why import PARKED
+from pgqrs.db.looking import LiveRun
 from pgqrs.db.tables.runs import RunRow
 from pgqrs.errors import ExecutionFailed, RunCancelled
 from pgqrs.serialization import decode
@@ -65,6 +67,11 @@ class RunHandle:
         return self.status in ENDED
 
     @property
+    def is_parked(self) -> bool:
+        """Return whether it was put aside because its code asked for other steps than are recorded."""
+        return is_parked(self.row)
+
+    @property
     def step_ids(self) -> list[str]:
         """The completed steps, in the order in which they were recorded."""
         return [step.step_id for step in self.steps if step.status is StepStatus.SUCCESS]
@@ -101,6 +108,11 @@ class RunHandle:
 
     def __repr__(self) -> str:
         return f"<run {self.run_id} of {self.workflow} {self.status}>"
+
+
+def is_parked(run: RunRow | LiveRun) -> bool:
+    """Return whether its code has asked for other steps than are recorded: it waits for an operator."""
+    return run.status == RunStatus.PAUSED and (run.waiting_for or "").startswith(PARKED)
 
 
 def shown(value: Any) -> str:

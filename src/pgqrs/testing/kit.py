@@ -13,20 +13,25 @@ from pgqrs.api.store import Store
 from pgqrs.api.trigger import OPTION_NAMES
 from pgqrs.api.worker import Worker, worker
 from pgqrs.api.workflow import Workflow, discover_workflows
-from pgqrs.clock import ManualClock
+from pgqrs.clock import EPOCH, ManualClock
 from pgqrs.config import Config
-from pgqrs.db.tables import messages, runs, workflows
+from pgqrs.db import looking
+from pgqrs.db.looking import LiveRun
+from pgqrs.db.tables import runs, workflows
 from pgqrs.engine.registry import Handler
 from pgqrs.errors import ConfigError
 from pgqrs.names import checked_name
 from pgqrs.serialization import Encoded
 from pgqrs.testing import assertions
-from pgqrs.testing.handle import RunHandle
+from pgqrs.testing.handle import RunHandle, is_parked
 from pgqrs.testing.steps import Body, Interventions, Watcher, watched
 
 _MOST_EVENTS = 1_000
-# A kit that skips time stops here: a workflow that sleeps for ever in a loop would never let it end.
+# A kit that skips time gives up here: a workflow that sleeps in an endless loop would never let it end.
 _MOST_SKIPS = 1_000
+# A run that a person has paused, or deleted, becomes visible in a century.
+_PUT_AWAY = timedelta(days=50 * 365)
+_MOST_SHOWN = 3
 Step = str | Callable[..., Any]
 
 
@@ -180,23 +185,31 @@ class AsyncKit:
         return [await self.run(each.run_id) for each in reversed(found)]
 
     async def drain(self, *, skip_time: bool = False) -> None:
-        """Executes what is due now, and all that comes of it.
+        """Execute what is due now, and all that comes of it.
 
-        With `skip_time` the clock moves on to whatever is due next (a retry, a sleep), until everything has ended or
-        waits for the outside.
+        With `skip_time` the clock moves to whatever is due next (a retry, a sleep), until every run, children
+        included, has ended or waits for the outside.
         """
+        __tracebackhide__ = True
         await self._drain_once()
-        for _ in range(_MOST_SKIPS if skip_time else 0):
-            before = self._picture()
-            seconds = await self._next_due()
-            if seconds is None or all(handle.has_ended for handle in self._handles):
+        if not skip_time:
+            return
+        # The runs that were executed since any run last got further: they wait for the outside, and a worker only
+        # looks at them again now and then.
+        idle: set[int] = set()
+        live = await self._live_runs()
+        for _ in range(_MOST_SKIPS):
+            if idle.issuperset(run.run_id for run in live):
                 return
-            # A hair more: times are kept in microseconds.
-            self.clock.advance(max(seconds, 0) + 0.001)
+            # A little more: times are kept in microseconds.
+            due = min(run.visible_after for run in live) - self.clock.now()
+            self.clock.advance(max(due.total_seconds(), 0) + 0.001)
+            idle.update(run.run_id for run in live if run.visible_after <= self.clock.now())
             await self._drain_once()
-            if self._picture() == before:
-                # It was only looked at again, as a paused run is now and then.
-                return
+            before, live = live, await self._live_runs()
+            if _picture(before) != _picture(live):
+                idle.clear()
+        await self._tell_restless(live)
 
     async def _drain_once(self) -> None:
         if not self._handlers:
@@ -206,16 +219,24 @@ class AsyncKit:
         await self._worker.run_until_idle()
         await self.refresh()
 
-    async def _next_due(self) -> float | None:
+    async def _live_runs(self) -> list[LiveRun]:
+        """Return the runs that the kit's worker will lease some day."""
         db = await (await self.open()).ready()
-        found = [await workflows.get(db, name) for name in self._handlers]
-        return await messages.next_due(db, [each.queue_id for each in found])
-
-    def _picture(self) -> list[Any]:
+        served = {(await workflows.get(db, name)).queue_id for name in self._handlers}
+        put_away = self.clock.now() + _PUT_AWAY
         return [
-            (handle.status, handle.waiting_for, [(step.step_id, step.status, step.attempts) for step in handle.steps])
-            for handle in self._handles
+            run
+            for run in await looking.live_runs(db)
+            if run.queue_id in served and run.visible_after < put_away and not is_parked(run)
         ]
+
+    async def _tell_restless(self, live: list[LiveRun]) -> None:
+        __tracebackhide__ = True
+        shown = [(await self.run(run.run_id)).timeline() for run in live[:_MOST_SHOWN]]
+        raise AssertionError(
+            f"{len(live)} runs still continue after {_MOST_SKIPS:,} waits; move the clock yourself with `advance`, "
+            "or call `drain` again\n" + "\n".join(shown)
+        )
 
     async def refresh(self) -> None:
         """Reads every handle again; the verbs do it by themselves."""
@@ -288,6 +309,11 @@ class AsyncKit:
         """So many events of that type are in the outbox, published or not."""
         __tracebackhide__ = True
         await assertions.emitted(await self.open(), event_type, matching=matching, run=run, times=times)
+
+
+def _picture(live: list[LiveRun]) -> list[LiveRun]:
+    """Return how far the runs are: one that was only looked at again is where it was."""
+    return [run._replace(visible_after=EPOCH) for run in live]
 
 
 def handler_of(workflow: Any) -> Handler:

@@ -19,10 +19,11 @@ from pgqrs.engine.execution import Suspend
 from pgqrs.engine.executor import Executor
 from pgqrs.engine.heartbeat import Held
 from pgqrs.engine.registry import Handler
-from pgqrs.testing.steps import Asked, Body, Observed, watched
-from pgqrs.types import StepStatus
+from pgqrs.testing.steps import DONE, Asked, Body, Observed, watched
 
-_DONE = (StepStatus.SUCCESS, StepStatus.ERROR)
+# So often the loop turns before a branch that went beyond its record ends the pass: by then the others have asked for
+# all that is recorded of them.
+_TURNS = 100
 
 
 class Beyond(BaseException):
@@ -37,6 +38,8 @@ class Pass(NamedTuple):
     went_beyond: bool
     output: str | None = None
     error: BaseException | None = None
+    # A recorded step that it should have asked for, and did not.
+    missing: str | None = None
 
 
 async def passed(
@@ -47,7 +50,7 @@ async def passed(
     config = Config("sqlite://:memory:", schema="public")
     nowhere = _Nowhere(clock)
     seen = watched(handler, nowhere)
-    claim = _claim(text, {step.step_id: step for step in record if step.status in _DONE}, run_id, clock.now())
+    claim = _claim(text, {step.step_id: step for step in record if step.status in DONE}, run_id, clock.now())
     held = Held(0, 0, run_id, 3600.0, time.monotonic(), time.monotonic() + 3600)
     # The database, the committer and the heartbeat are all nowhere: whoever turns to them is beyond the record.
     anywhere: Any = nowhere
@@ -60,21 +63,25 @@ async def passed(
 
 async def _run(executor: Executor, execution: Observed) -> Pass:
     execution.task = asyncio.current_task()
+    output: str | None = None
+    error: BaseException | None = None
     try:
         output = await executor._run(execution)  # noqa: SLF001 - the same steps as in a worker, without the recording
-    except (Beyond, Suspend):
-        return Pass(execution.asked, went_beyond=True)
-    except BaseExceptionGroup as group:
-        # A TaskGroup wraps what its branches raise.
-        beyond = group.subgroup(lambda each: isinstance(each, Beyond | Suspend))
-        return Pass(execution.asked, went_beyond=beyond is not None, error=None if beyond is not None else group)
-    except Exception as error:  # noqa: BLE001 - a handler may raise anything
-        return Pass(execution.asked, went_beyond=False, error=error)
-    finally:
-        execution.abandon()
-        await execution.wind_up()
-        execution.close()
-    return Pass(execution.asked, went_beyond=False, output=output)
+    except (Beyond, Suspend, BaseExceptionGroup, Exception) as raised:  # noqa: BLE001 - a handler may raise anything
+        error = raised
+    went_beyond = error is not None and _is_beyond(error)
+    missing = execution.not_asked_for()
+    execution.abandon()
+    await execution.wind_up()
+    execution.close()
+    return Pass(execution.asked, went_beyond, output, None if went_beyond else error, missing)
+
+
+def _is_beyond(error: BaseException) -> bool:
+    """Return whether the handler asked for more than is recorded; a TaskGroup wraps what its branches raise."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_is_beyond, error.exceptions))
+    return isinstance(error, Beyond | Suspend)
 
 
 class _Nowhere:
@@ -86,19 +93,22 @@ class _Nowhere:
         self.clock = clock
         self.loop = asyncio.get_running_loop()
 
-    async def perform(self, *_args: Any, **_options: Any) -> NoReturn:
-        """As a database."""
+    async def beyond(self, *_args: Any, **_options: Any) -> NoReturn:
+        """End the pass, when all branches have come as far as they can."""
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
         raise Beyond
+
+    # As a database.
+    perform = beyond
 
     def write(self, _write: Write) -> asyncio.Future[None]:
         """As a committer."""
-        future: asyncio.Future[None] = self.loop.create_future()
-        future.set_exception(Beyond())
-        return future
+        return outside(self.beyond())
 
     def body(self, _step: Body) -> Callable[..., Any]:
         """As the watcher of steps."""
-        raise Beyond
+        return self.beyond
 
     async def met(self, _workflow: str) -> None:
         """A child that is on record is not started again."""

@@ -19,6 +19,8 @@ from pgqrs.testing.kit import handler_of
 from pgqrs.testing.passes import Pass, passed
 from pgqrs.types import RunStatus, StepStatus
 
+_ADVICE = "the code has changed since; give the new code another name, or record a new history"
+
 
 def replay(exported: Mapping[str, Any] | str | Path, workflow: Any) -> Any:
     """Runs the workflow's code against what `run.export()` gave, or a file with it; no step body runs.
@@ -40,13 +42,18 @@ def _compared(history: Mapping[str, Any], handler: Handler, done: Pass) -> Any:
     __tracebackhide__ = True
     status = RunStatus(history["status"])
     name = f"run {history['run_id']} of {history['workflow']!r}"
+    if done.missing is not None:
+        raise NonDeterminism(
+            f"the present code comes to its end, or to a wait, without step {done.missing!r}, which is on the record "
+            f"of {name}: {_ADVICE}"
+        )
     if status not in (RunStatus.SUCCESS, RunStatus.ERROR):
         return None
     if done.went_beyond:
-        raise NonDeterminism(
-            f"{name} ended in {status}, but the present code asks for step {done.asked[-1].step_id!r}, which is not "
-            "on its record: the code has changed since; give the new code another name, or record a new history"
-        )
+        known = {step["step_id"] for step in history["steps"]}
+        new = [asked.step_id for asked in done.asked if asked.step_id not in known]
+        more = f"asks for step {new[0]!r}, which is not on its record" if new else "waits"
+        raise NonDeterminism(f"{name} ended in {status}, but the present code {more}: {_ADVICE}")
     if done.error is not None:
         _, line = described(done.error)
         if status is RunStatus.SUCCESS or line != history["error"]:

@@ -29,8 +29,11 @@ class Trial:
 
 @dataclass(slots=True)
 class Report:
-    """One line for each crash. A boundary that did not come up again (parallel steps commit together, or not) is
-    `missed`, and counts as neither."""
+    """One line for each crash.
+
+    Parallel steps commit together or one by one, by chance: a boundary that did not come up again is `missed`, and
+    not among the `boundaries`.
+    """
 
     workflow: str
     # How it ends without a crash.
@@ -39,7 +42,8 @@ class Report:
 
     @property
     def boundaries(self) -> int:
-        return len(self.trials)
+        """Return at how many boundaries the worker was killed or stalled."""
+        return len(self.trials) - self.missed
 
     @property
     def survived(self) -> int:

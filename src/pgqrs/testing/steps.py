@@ -17,13 +17,17 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from pgqrs.db.database import Transaction
-from pgqrs.engine.branches import Place
+from pgqrs.engine.branches import Place, branch_of
 from pgqrs.engine.context import Context, current_context
 from pgqrs.engine.context import _small_input as small_input
 from pgqrs.engine.execution import Execution
 from pgqrs.engine.plain import SyncContext
 from pgqrs.engine.registry import Handler, shape_of
 from pgqrs.retry import RetryPolicy
+from pgqrs.types import StepStatus
+
+# A replay answers these from the record.
+DONE = frozenset({StepStatus.SUCCESS, StepStatus.ERROR})
 
 
 class Killed(BaseException):
@@ -132,7 +136,15 @@ class _WatchedContext(Context):
         return await super()._attempt(place, seen, args, kwargs, retry, seconds, attempts)
 
     async def _transaction(self, place: Place, work: Callable[[Transaction], Coroutine[Any, Any, Any]]) -> Any:
-        return await super()._transaction(place, self._seen(place.step_id, work))
+        recorded = self._execution.recorded(place)
+        is_done = recorded is not None and recorded.status in DONE
+        return await super()._transaction(place, work if is_done else self._seen(place.step_id, work))
+
+    def progress(self, done: int, total: int | None = None, note: str = "") -> Awaitable[None]:
+        if isinstance(self._execution, Observed):
+            # There is no database, and no person to show it to.
+            return _nothing()
+        return super().progress(done, total, note)
 
     async def _spawn_one(self, place: Place, workflow: str, params: Any) -> Any:
         await self._watcher.met(workflow)
@@ -141,6 +153,10 @@ class _WatchedContext(Context):
     async def _map(self, workflow: str, items: list[Any], limit: int | None) -> list[Any]:
         await self._watcher.met(workflow)
         return await super()._map(workflow, items, limit)
+
+
+async def _nothing() -> None:
+    """Stand for what is not done."""
 
 
 class _WatchedPlainContext(SyncContext):
@@ -187,6 +203,23 @@ class Observed(Execution):
     def given(self, text: str | None) -> None:
         """What the last one is called with."""
         self.asked[-1] = self.asked[-1]._replace(given=text)
+
+    def not_asked_for(self) -> str | None:
+        """Return the first recorded step that the code, now at its end, has not asked for.
+
+        Branches that are still at work might have. So might those that an error has cancelled: where one is recorded,
+        only the handler's own branch counts.
+        """
+        asked = {each.step_id for each in self.asked}
+        # The handler itself is at its end.
+        at_work = [branch.path for branch in self._live if branch.path]
+        has_failed = any(step.status is StepStatus.ERROR for step in self.claim.steps.values())
+        for step in sorted(self.claim.steps.values(), key=lambda step: step.ordinal):
+            path = branch_of(step.step_id)
+            excused = path and (has_failed or any(f"{path}.".startswith(f"{each}.") for each in at_work))
+            if step.step_id not in asked and not excused:
+                return step.step_id
+        return None
 
 
 class Interventions:
