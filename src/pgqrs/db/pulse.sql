@@ -100,6 +100,6 @@ select
     ) as failed_at
 from pgqrs_workflows as w
 join pgqrs_queues as q on q.queue_id = w.queue_id
-where w.name > :after
-order by w.name
+where {by w.name} > :after
+order by {by w.name}
 limit :page;

@@ -22,7 +22,7 @@ where what = :what
 -- name: list_policies
 select what, workflow, status, keep_seconds
 from pgqrs_retention
-order by what, workflow, status;
+order by {by what}, {by workflow}, {by status};
 
 -- name: take_turn
 -- For some time the others leave the policies to whoever did this. Nothing depends on it but the load.
@@ -89,7 +89,7 @@ select g.what, g.workflow, g.status, g.keep_seconds, g.target_id, g.target_statu
 from (
 {include _ranges}
 ) as g
-order by g.what, g.workflow, g.status, g.target_id, g.target_status;
+order by {by g.what}, {by g.workflow}, {by g.status}, g.target_id, {by g.target_status};
 
 -- name: due_ranges
 -- Those that nobody is at, and whose oldest is old enough: one look into an index each.
@@ -130,7 +130,7 @@ where (g.visible_after <= {now} or cast(:mine as integer) = 1)
     -- Small tables, looked at when a janitor looks at everything.
     else true
   end
-order by g.what, g.workflow, g.status, g.target_id, g.target_status;
+order by {by g.what}, {by g.workflow}, {by g.status}, g.target_id, {by g.target_status};
 
 -- name: pick_ended
 -- The oldest of a range behind the place given, whatever may keep them: so each batch reads no more than it asks for.

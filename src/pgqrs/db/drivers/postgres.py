@@ -24,7 +24,7 @@ from pgqrs.db.drivers.postgres_pool import ConnectionPool
 from pgqrs.db.drivers.postgres_session import Session, Settings
 from pgqrs.db.hints import Hints
 from pgqrs.db.queries import Query
-from pgqrs.errors import ConnectionFailed, PgqrsError
+from pgqrs.errors import ConfigError, ConnectionFailed, PgqrsError
 from pgqrs.retry import Backoff
 
 T = TypeVar("T")
@@ -105,7 +105,18 @@ class PostgresDriver:
             statement_cache_size=0 if self.pooled else config.statement_cache_size,
             server_settings=self._settings.at_start,
         )
+        self._check_encoding(made)
         return await self._lineage.looked_at(made)
+
+    def _check_encoding(self, connection: Any) -> None:
+        """The server has said it with its greeting. Payloads hold any text, and so must the database."""
+        encoding = connection.get_settings().server_encoding
+        if encoding != "UTF8":
+            connection.terminate()
+            raise ConfigError(
+                f"the database of {self._config.safe_dsn} has the encoding {encoding}, which cannot hold every text; "
+                "use one that was made with `create database ... encoding 'UTF8' template template0`"
+            )
 
     # -- units of work -----------------------------------------------------------------------------------
 

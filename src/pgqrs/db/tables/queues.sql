@@ -12,7 +12,7 @@ where name = :name;
 -- name: list_queues
 select queue_id, name, created_at, paused_at
 from pgqrs_queues
-order by name;
+order by {by name};
 
 -- name: pause_queue
 -- Keeps the time of the first pause.

@@ -36,7 +36,7 @@ where r.run_id is null
 select step_id, ordinal, status, {text input}, {text output}, {text error}, attempts, started_at, completed_at
 from pgqrs_workflow_steps
 where run_id = :run_id
-order by coalesce(completed_at, started_at), ordinal, step_id;
+order by coalesce(completed_at, started_at), ordinal, {by step_id};
 
 -- name: steps_of_runs
 select run_id, step_id, ordinal, status, {text output}, {text error}, attempts
@@ -48,4 +48,4 @@ where run_id {in run_ids};
 select run_id, step_id, status, attempts, {text error}
 from pgqrs_workflow_steps
 where run_id {in run_ids}
-order by run_id, coalesce(completed_at, started_at), ordinal, step_id;
+order by run_id, coalesce(completed_at, started_at), ordinal, {by step_id};

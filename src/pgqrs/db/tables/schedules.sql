@@ -45,7 +45,7 @@ where s.name = :name;
 -- name: list_schedules
 select {include _columns}
 from pgqrs_schedules as s
-order by s.name;
+order by {by s.name};
 
 -- name: schedule_names
 select name from pgqrs_schedules;

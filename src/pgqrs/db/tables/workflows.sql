@@ -13,7 +13,7 @@ where name = :name;
 -- name: list_workflows
 select workflow_id, name, queue_id, created_at, paused_at
 from pgqrs_workflows
-order by name;
+order by {by name};
 
 -- name: workflows_with_prefixes
 -- Compared character by character: `_` and `%` mean themselves.
@@ -23,7 +23,7 @@ where exists (
     select 1 from {rows given: prefix text}
     where substr(pgqrs_workflows.name, 1, length(given.prefix)) = given.prefix
 )
-order by name;
+order by {by name};
 
 -- name: set_dead_letter
 update pgqrs_workflows
