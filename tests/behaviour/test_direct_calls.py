@@ -78,8 +78,7 @@ async def abandoned(store, info, *, flow=order, key=None, steps=("charge",), val
     found = await workflows.create(db, flow.name)
     text = flow.handler.encode_input((value,), {}, max_bytes=10_000)
     new = NewRuns(found.workflow_id, found.queue_id, [text], keys=[] if key is None else [key])
-    begin = calls.begin if key is None else calls.begin_once
-    begun = await begin(db, new, workflow=flow.name, info=info, lease_seconds=30.0)
+    begun = await calls.begin(db, new, workflow=flow.name, info=info, lease_seconds=30.0)
     records = [StepRecord(name, n, pgqrs.StepStatus.SUCCESS, output='"recorded"') for n, name in enumerate(steps)]
     await settling.commit(db, [Write(begun.claim.fence, (each,)) for each in records])
     return begun.run_id

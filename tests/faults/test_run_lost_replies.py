@@ -1,5 +1,7 @@
 """PostgreSQL: what was done for a run has committed, the reply was lost; its executor goes on as if it had come."""
 
+import asyncio
+
 import pytest
 
 import pgqrs
@@ -36,3 +38,35 @@ async def test_an_end_whose_reply_was_lost_is_the_callers(store, lose_commit):
     lose_commit("settle")
 
     assert await answer(context) == 42
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_a_direct_call_whose_beginning_was_not_heard_of_has_one_run_and_does_not_wait(store, lose_commit, key):
+    bodies = []
+
+    @pgqrs.workflow(name="once")
+    async def once() -> int:
+        bodies.append(1)
+        return 42
+
+    lose_commit("register_worker")
+
+    async with asyncio.timeout(20):
+        assert await once.run(key=key, store=store) == 42
+    assert [run.status for run in await once.runs(store)] == ["SUCCESS"]
+    assert bodies == [1]
+    assert await pgqrs.admin(store).workers() == []
+
+
+async def test_a_direct_call_whose_lease_was_not_heard_of_leases_once_more(store, lose_commit):
+    @pgqrs.workflow(name="once")
+    async def once() -> int:
+        return 42
+
+    await store.create_workflow("once")
+    run_id = await once.trigger(idempotency_key="k").execute(store)
+    lose_commit("lease_due_runs")
+
+    async with asyncio.timeout(20):
+        assert await once.run(key="k", store=store) == 42
+    assert (await once.get_run(run_id, store)).attempt == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -214,9 +215,8 @@ async def _execute_new(
     since = time.monotonic()
     with observing.triggered(workflow.name, 1) as origin:
         new = new_runs(config, found, [Encoded(text)], () if key is None else [key]).with_headers(origin.headers)
-        begin = calls.begin if key is None else calls.begin_once
-        begun = await begin(
-            db, new, workflow=workflow.name, info=process.identity(), lease_seconds=config.lease_seconds
+        begun = await calls.begin(
+            db, new, workflow=workflow.name, info=_call_info(), lease_seconds=config.lease_seconds
         )
         origin.made([begun.run_id])
     call = DirectCall(db, config, worker_id=begun.worker_id, handler_of=_handler_of)
@@ -235,7 +235,7 @@ async def _execute_new(
 async def _execute_run(store: Store, context: RunContext, handler: Handler, *, given: str | None) -> Any:
     """A run of `admin.create_workflow`: this process takes it, whoever holds it."""
     db, config, run_id = await store.ready(), store.config, context.run_id
-    begun = await calls.join(db, run_id, workflow=context.workflow, info=process.identity())
+    begun = await calls.join(db, run_id, workflow=context.workflow, info=_call_info())
     call = DirectCall(db, config, worker_id=begun.worker_id, handler_of=_handler_of)
     try:
         since = time.monotonic()
@@ -245,6 +245,10 @@ async def _execute_run(store: Store, context: RunContext, handler: Handler, *, g
         )
     finally:
         await call.close()
+
+
+def _call_info() -> dict[str, Any]:
+    return {**process.identity(), "call": secrets.token_hex(8)}
 
 
 def _handler_of(name: str) -> Handler | None:

@@ -10,7 +10,7 @@ from pgqrs.db.claims import Claim
 from pgqrs.db.database import Database, Kind, store_call
 from pgqrs.db.queries import load
 from pgqrs.db.tables import runs, workers
-from pgqrs.db.triggering import NewRuns
+from pgqrs.db.triggering import NewRuns, Triggered
 from pgqrs.serialization import decode
 from pgqrs.types import RunStatus, WorkerStatus
 
@@ -43,44 +43,49 @@ class LiveRun(NamedTuple):
     queue_id: int
 
 
-@store_call(Kind.UNIT)
+@store_call(Kind.UNIT, idempotent=True)
 async def begin(db: Database, new: NewRuns, *, workflow: str, info: Mapping[str, Any], lease_seconds: float) -> Begun:
-    """Create a run that this process holds from the start, and the worker that tells so: all of it or nothing."""
-    return await _begin(db, new, workflow=workflow, info=info, lease_seconds=lease_seconds)
+    """Create a run that this process holds from the start, and the worker that says so: both or neither.
+
+    A run that has the key of the new one is continued instead, and restarted if it has failed. `info` has a `call`
+    that no other call has: by it a call finds out that it was carried out although its reply was lost.
+    """
+    if db.retried and (begun := await _begun(db, info["call"])) is not None:
+        return await _leased(db, begun, lease_seconds=lease_seconds)
+    if new.keys:
+        [made] = await triggering.trigger_once(db, new)
+    else:
+        made = Triggered((await triggering.trigger(db, new))[0], is_new=True)
+    begun = await _registered(db, made.run_id, workflow=workflow, info=info)
+    if not made.is_new:
+        if (await runs.get(db, made.run_id)).status is RunStatus.ERROR:
+            await lifecycle.restart(db, made.run_id)
+        return begun
+    return await _leased(db, begun, lease_seconds=lease_seconds)
 
 
 @store_call(Kind.UNIT, idempotent=True)
-async def begin_once(
-    db: Database, new: NewRuns, *, workflow: str, info: Mapping[str, Any], lease_seconds: float
-) -> Begun:
-    """As `begin`, for a run with a key: one that has the key already is continued, and a failed one restarted."""
-    return await _begin(db, new, workflow=workflow, info=info, lease_seconds=lease_seconds)
-
-
-async def _begin(
-    db: Database, new: NewRuns, *, workflow: str, info: Mapping[str, Any], lease_seconds: float
-) -> Begun:
-    trigger = triggering.trigger_once if new.keys else triggering.trigger
-    [made] = await trigger(db, new)
-    run_id = made if isinstance(made, int) else made.run_id
-    begun = await _registered(db, run_id, workflow=workflow, info=info)
-    if not isinstance(made, int) and not made.is_new:
-        if (await runs.get(db, run_id)).status is RunStatus.ERROR:
-            await lifecycle.restart(db, run_id)
-        return begun
-    claimed = await claims.claim_due(db, [run_id], worker_id=begun.worker_id, lease_seconds=lease_seconds, attempt=1)
-    return begun._replace(claim=claimed[0])
-
-
-@store_call(Kind.UNIT)
 async def join(db: Database, run_id: int, *, workflow: str, info: Mapping[str, Any]) -> Begun:
     """Register a call that executes a run which exists already."""
+    if db.retried and (begun := await _begun(db, info["call"])) is not None:
+        return begun
     return await _registered(db, run_id, workflow=workflow, info=info)
+
+
+async def _begun(db: Database, call: str) -> Begun | None:
+    found = (each for each in await callers(db) if each.info.get("call") == call)
+    return next((Begun(each.worker_id, each.info["run_id"]) for each in found), None)
 
 
 async def _registered(db: Database, run_id: int, *, workflow: str, info: Mapping[str, Any]) -> Begun:
     told = {**info, "workflow": workflow, "run_id": run_id}
     return Begun(await workers.register(db, queue_id=None, name=NAME, port=0, info=told), run_id)
+
+
+async def _leased(db: Database, begun: Begun, *, lease_seconds: float) -> Begun:
+    worker_id, run_id, _ = begun
+    claimed = await claims.claim_due(db, [run_id], worker_id=worker_id, lease_seconds=lease_seconds, attempt=1)
+    return begun._replace(claim=claimed[0] if claimed else None)
 
 
 @store_call(Kind.UNIT, idempotent=True)
