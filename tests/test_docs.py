@@ -255,7 +255,13 @@ def test_the_readme_example_prints_what_the_readme_says(tmp_path, monkeypatch, c
     for block in BLOCK.findall(readme):
         exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
 
-    assert capsys.readouterr().out.splitlines() == ["dog.jpg", "cat.jpg", "report for ann sent"]
+    assert capsys.readouterr().out.splitlines() == [
+        "render ann",
+        "send report for ann",
+        "report for ann sent",
+        "dog.jpg",
+        "cat.jpg",
+    ]
 
 
 def test_the_tests_that_the_documentation_names_are_there():
