@@ -12,11 +12,9 @@ Afterwards the call finishes the runs of its workflow that earlier calls have le
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pgqrs.config import Config
@@ -31,6 +29,7 @@ from pgqrs.db.writes import Ending
 from pgqrs.engine import process
 from pgqrs.engine.branches import outside
 from pgqrs.engine.committer import Committer
+from pgqrs.engine.execution import Execution
 from pgqrs.engine.executor import Executor
 from pgqrs.engine.heartbeat import Heartbeat
 from pgqrs.engine.outcome import Outcome
@@ -66,11 +65,9 @@ class DirectCall:
         self._handler_of = handler_of
         self._heartbeat = Heartbeat(db, config, worker_id=worker_id, lease_seconds=config.lease_seconds)
         self._committer = Committer(db)
-        self._executor = Executor(db, config, self._committer, self._heartbeat)
+        self._executor = _Executor(db, config, self._committer, self._heartbeat)
         self._passes: dict[int, _Pass] = {}
         self._leased: set[int] = set()
-        # What has left the handler in this pass: the caller hears of it even if it cannot be recorded.
-        self._raised: Exception | None = None
         # True once the run is known to have ended.
         self.has_ended = False
         db.hints.watchers.append(self._heartbeat.heard)
@@ -90,16 +87,16 @@ class DirectCall:
         `claim` is its lease, asked for at `since`, where this process has it. `given` is the input of a run that was
         created without one.
         """
-        noting = replace(handler, function=self._noting(handler))
         if claim is not None:
-            self._begin(claim, noting, since=since, given=given)
+            self._begin(claim, handler, since=since, given=given)
         failure: PgqrsError
         try:
-            return await self._ended(run_id, noting, queue_id=queue_id, given=given)
+            return await self._ended(run_id, handler, queue_id=queue_id, given=given)
         except _DatabaseFailed as failed:
             failure = failed.error
         # Outside of the `except`, which would make its own error the context of this one.
-        raise failure if self._raised is None else _with_note(self._raised, run_id, failure)
+        raised = self._executor.raised.get(run_id)
+        raise failure if raised is None else _with_note(raised, run_id, failure)
 
     async def _ended(self, run_id: int, handler: Handler, *, queue_id: int, given: str | None) -> Any:
         while True:
@@ -108,7 +105,7 @@ class DirectCall:
                 del self._passes[run_id]
                 outcome, error = _outcome_of(running)
                 if outcome is not None:
-                    self._raised = None
+                    self._executor.raised.pop(run_id, None)
                     self.has_ended = isinstance(outcome.end, Ending)
                 if error is not None and not isinstance(error, PauseError):
                     raise error
@@ -143,7 +140,7 @@ class DirectCall:
 
     def _begin(self, claim: Claim, handler: Handler, *, since: float, given: str | None = None) -> None:
         """Execute the call's own run: its error is the caller's, who decides whether to call again."""
-        self._raised = None
+        self._executor.raised.pop(claim.run_id, None)
         if given is not None and claim.input in (None, "null"):
             claim = claim._replace(input=given)
         self._execute(claim, handler, since=since, once=True)
@@ -153,27 +150,6 @@ class DirectCall:
         self._leased.add(claim.run_id)
         held = self._executor.hold(claim, since=since)
         self._passes[claim.run_id] = outside(self._executor.execute(claim, handler, held, once=once))
-
-    def _noting(self, handler: Handler) -> Callable[..., Any]:
-        """Return the handler's function, which keeps the error that leaves it."""
-
-        @functools.wraps(handler.function)
-        def plain(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return handler.function(*args, **kwargs)
-            except Exception as error:
-                self._raised = error
-                raise
-
-        @functools.wraps(handler.function)
-        async def awaited(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return await handler.function(*args, **kwargs)
-            except Exception as error:
-                self._raised = error
-                raise
-
-        return awaited if handler.is_async else plain
 
     async def _begin_children(self, family: Sequence[LiveRun]) -> bool:
         """Execute children that are due and whose code is here, as a worker would; False when there is none."""
@@ -299,6 +275,20 @@ def _ids(family: Sequence[LiveRun]) -> list[int]:
     return [each.run_id for each in family]
 
 
+class _Executor(Executor):
+    """Keeps the error that left a handler, by run: the caller hears of it even if it cannot be recorded."""
+
+    def __init__(self, db: Driver, config: Config, committer: Committer, heartbeat: Heartbeat) -> None:
+        super().__init__(db, config, committer, heartbeat)
+        self.raised: dict[int, BaseException] = {}
+
+    async def _outcome(self, execution: Execution, *, once: bool) -> tuple[Outcome, BaseException | None]:
+        outcome, error = await super()._outcome(execution, once=once)
+        if error is not None:
+            self.raised[execution.claim.run_id] = error
+        return outcome, error
+
+
 class _DatabaseFailed(Exception):
     """What the call cannot do without the database."""
 
@@ -318,7 +308,7 @@ def _outcome_of(task: _Pass) -> tuple[Outcome | None, BaseException | None]:
         raise _DatabaseFailed(error) from None
 
 
-def _with_note(error: Exception, run_id: int, failure: PgqrsError) -> Exception:
+def _with_note(error: BaseException, run_id: int, failure: PgqrsError) -> BaseException:
     """Return the handler's error, which says that it is not recorded, and why."""
     error.add_note(f"pgqrs could not record that run {run_id} failed: {type(failure).__name__}: {failure}")
     failure.__context__ = None
