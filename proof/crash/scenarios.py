@@ -367,6 +367,45 @@ class Restarted(Scenario):
         await self.world.work_until_ended("restarted", run_id)
 
 
+class Healed(Scenario):
+    """Two of three children fail, and their parent with them; a person repairs the cause and retries them."""
+
+    name = "healed"
+    width = 4
+    right: ClassVar[Any] = [1, 4, 9]
+
+    @property
+    def handlers(self):
+        return {"healed": self.handler, "part": self.part}
+
+    async def handler(self, ctx):
+        await self.step(ctx, "before")
+        try:
+            squares = await ctx.map("part", [1, 2, 3])
+        except pgqrs.ExecutionFailed as failed:
+            raise pgqrs.PermanentError("a part failed") from failed
+        await self.step(ctx, "after")
+        return squares
+
+    async def part(self, ctx, params):
+        await self.step(ctx, "prepare", label=f" {params}")
+        if params != 2 and not any(line["name"] == "repair" for line in self.world.ledger.lines("acknowledged")):
+            raise pgqrs.PermanentError("broken")
+        return await self.step(ctx, "square", params * params, label=f" {params}")
+
+    async def program(self):
+        run_id = await self.world.trigger("healed")
+        await self.world.work_until_ended("healed", run_id)
+        await self.world.once("repair", _nothing)
+        flow, store = pgqrs.workflow("healed"), self.world.store
+        await self.world.once("retry", lambda: flow.retry_children(run_id, store))
+        await self.world.work_until_ended("healed", run_id)
+
+    async def check(self):
+        await super().check()
+        assert await self.count_runs("part", status=RunStatus.SUCCESS) == await self.count_runs("part") == 3
+
+
 class DeadLetter(Scenario):
     """A run that fails for good hands what it was given to another workflow, once."""
 

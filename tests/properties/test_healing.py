@@ -66,7 +66,7 @@ class Family:
                 old = result(child, self.dice.choice(["ERROR", "CANCELLED"]), old=True)
                 return [old._replace(step_id=name)]
             case "waits":
-                return [step(name, StepStatus.PAUSED)]
+                return [step(name, self.dice.choice([StepStatus.PAUSED, StepStatus.PENDING]))]
             case _:
                 return [step(name, StepStatus.SUCCESS, output=self.dice.choice([["SUCCESS", 1], "fine"]))]
 
@@ -223,25 +223,25 @@ class Rules:
     def _retry(self, run_id):
         _, status, *_ = self.runs[run_id]
         mine = self.mine(run_id)
-        if status == "CANCELLED":
+        guilty = self.guilty(run_id)
+        if any(self.runs[child][2] is not None for child in guilty):
+            return None
+        failed = status == "ERROR"
+        beside = {each for each in mine if failed and self.is_beside_blamed(run_id, each)}
+        lost = {each for each in mine if failed and self.is_blamed(run_id, each)}
+        lost |= {each for each in beside if self.runs[self.child(run_id, each)][2] is None}
+        asked = guilty | {self.child(run_id, each) for each in beside}
+        waits = any(
+            self.steps[run_id, each][0] in ("PAUSED", "PENDING") and self.child(run_id, each) for each in mine
+        )
+        if not failed or guilty or waits:
+            # It would fail because of these next.
             answered = {
                 self.child(run_id, each) for each in mine if self.steps[run_id, each][0] in ("SUCCESS", "ERROR")
             }
-            asked = {
-                child
-                for child, (parent, has, deleted_at, *_) in self.runs.items()
-                if parent == run_id and has == "CANCELLED" and deleted_at is None and child not in answered
+            asked |= {
+                child for child, (parent, *_) in self.runs.items() if parent == run_id and child not in answered
             }
-            lost = set()
-        else:
-            guilty = self.guilty(run_id)
-            if any(self.runs[child][2] is not None for child in guilty):
-                return None
-            beside = {each for each in mine if self.is_beside_blamed(run_id, each)}
-            lost = {each for each in mine if self.is_blamed(run_id, each)}
-            lost |= {each for each in beside if self.runs[self.child(run_id, each)][2] is None}
-            waits = {self.child(run_id, each) for each in mine if self.steps[run_id, each][0] == "PAUSED"} - {None}
-            asked = guilty | {self.child(run_id, each) for each in beside} | waits
         found = {run_id: lost}
         for child in asked:
             _, has, deleted_at, *_ = self.runs[child]

@@ -62,8 +62,8 @@ class Recorded:
     step_id: str
     # It failed, or was to be retried. A step that waits has not failed.
     is_open: bool
-    # It waits.
-    is_paused: bool
+    # It has asked for something, and has no answer: it waits, or is to be tried again.
+    is_unanswered: bool
     # The child whose result it is, and whether that is a failure.
     child: int | None
     is_failed_result: bool
@@ -79,7 +79,7 @@ class Recorded:
         return cls(
             step_id,
             is_open=status not in (StepStatus.SUCCESS, StepStatus.PAUSED),
-            is_paused=status is StepStatus.PAUSED,
+            is_unanswered=status not in (StepStatus.SUCCESS, StepStatus.ERROR),
             child=None if named is None else int(named[1]),
             is_failed_result=named is not None and failed,
             spawned=_spawned(output) if done and _SPAWN.fullmatch(step_id) else frozenset(),
@@ -97,8 +97,9 @@ class Blame:
     # Children whose failure ended the run, and those of them that no longer exist.
     guilty: frozenset[int] = frozenset()
     gone: frozenset[int] = frozenset()
-    # Children that the run has asked for and has no answer from.
+    # Children that the run has asked for and has no answer from; and those whose answer is on record.
     awaited: frozenset[int] = frozenset()
+    answered: frozenset[int] = frozenset()
 
     def reopened(self, recovered: Iterable[int]) -> frozenset[str]:
         """The records to delete when these children are no longer failed."""
@@ -123,15 +124,17 @@ def blames_children(error: str | None, last_error: str | None) -> bool:
 
 def blame(run: EndedRun, steps: Sequence[Recorded], children: Mapping[int, Child]) -> Blame:
     """What is to blame for the end of the run; `children` are those of its own that its steps name."""
+    answered = _children(step.child for step in steps if not step.is_unanswered)
     if run.status is not RunStatus.ERROR:
         # Cancelled, or its worker crashed: no step is to blame.
-        return Blame()
+        return Blame(answered=answered)
     failed = {step.step_id: step.child for step in steps if step.is_failed_result and step.child in children}
-    awaited = frozenset(child for step in steps if step.is_paused and (child := step.child) in children and child)
+    awaited = _children(step.child for step in steps if step.is_unanswered and step.child in children)
     named = culprits_in(run.error, run.last_error)
     if named is None:
         opened = frozenset(step.step_id for step in steps if step.is_open and step.step_id not in failed)
-        return Blame(opened, _by_child(failed), guilty=_children(failed.values()), awaited=awaited)
+        guilty = _children(failed.values())
+        return Blame(opened, _by_child(failed), guilty, awaited=awaited, answered=answered)
     mine = [step for step in steps if step.step_id in named and (step.is_open or step.step_id in failed)]
     opened = frozenset(step.step_id for step in mine)
     guilty = _children(step.child for step in mine if step.step_id in failed)
@@ -140,7 +143,7 @@ def blame(run: EndedRun, steps: Sequence[Recorded], children: Mapping[int, Child
     gone &= frozenset[int]().union(*started)
     together = frozenset[int]().union(*(each for each in started if each & guilty)) - guilty
     siblings = {step_id: child for step_id, child in failed.items() if child in together and step_id not in opened}
-    return Blame(opened, _by_child(siblings), guilty, gone, awaited)
+    return Blame(opened, _by_child(siblings), guilty, gone, awaited, answered)
 
 
 async def reopened_by_restart(db: Database, run: EndedRun) -> list[str]:
@@ -153,18 +156,20 @@ async def reopened_by_restart(db: Database, run: EndedRun) -> list[str]:
 async def plan_of_retry(db: Database, run: EndedRun) -> dict[int, list[str]]:
     """The runs to restart so that this one can succeed: itself, the children that it failed because of, and theirs.
 
-    Each comes with the records that it loses, a parent before its children. All of them are locked.
+    With them come the failed children that the run has no answer from: it would fail because of these next. Each run
+    comes with the records that it loses, a parent before its children. All of them are locked.
     """
     plan: dict[int, list[str]] = {}
     level = [run]
     while level:
         wanted: set[int] = set()
+        failed = await _failed_children(db, level)
         for each, found, children in await _surveyed(db, level):
             retried, recovered = _retried(each, found, children)
+            if found.guilty or found.awaited or each.status is RunStatus.CANCELLED:
+                retried |= failed[each.run_id] - found.answered
             wanted |= retried
             plan[each.run_id] = sorted(found.reopened(recovered | retried))
-        cancelled = [each.run_id for each in level if each.status is RunStatus.CANCELLED]
-        wanted |= await _cancelled_with(db, cancelled)
         if len(plan) == 1 and not wanted and not any(map(_is_result, plan[run.run_id])):
             raise InvalidTransition(
                 f"run {run.run_id} did not fail because of a child; to restart the run alone: "
@@ -224,11 +229,12 @@ async def _surveyed(db: Database, runs: Sequence[EndedRun]) -> list[tuple[EndedR
     return [(run, blame(run, steps[run.run_id], children[run.run_id]), children[run.run_id]) for run in runs]
 
 
-async def _cancelled_with(db: Database, run_ids: Sequence[int]) -> set[int]:
-    """The children that were cancelled with these runs, or before them, and that they have no answer from."""
-    if not run_ids:
-        return set()
-    return {row[0] for row in await db.fetch(_SQL["cancelled_children"], run_ids=run_ids)}
+async def _failed_children(db: Database, runs: Sequence[EndedRun]) -> dict[int, set[int]]:
+    """By run, its children that failed or were cancelled."""
+    found: dict[int, set[int]] = {run.run_id: set() for run in runs}
+    for run_id, parent_run_id in await db.fetch(_SQL["failed_children"], run_ids=list(found)):
+        found[parent_run_id].add(run_id)
+    return found
 
 
 def _details(error: str | None) -> dict[str, Any]:

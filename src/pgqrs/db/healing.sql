@@ -21,24 +21,13 @@ from pgqrs_workflow_runs as r
 where r.run_id {in run_ids}
   and r.parent_run_id is not null;
 
--- name: cancelled_children
--- Of cancelled runs. The answer of a child that a run has on record stays as it is.
-select c.run_id
+-- name: failed_children
+select c.run_id, c.parent_run_id
 from pgqrs_workflow_runs as c
 where c.parent_run_id {in run_ids}
   and c.parent_run_id is not null
-  and c.status = 'CANCELLED'
-  and c.deleted_at is null
-  and not exists (
-    select 1 from pgqrs_workflow_steps as s
-    where s.run_id = c.parent_run_id
-      and (
-        s.step_id = 'result:' || c.run_id
-        or s.step_id like 'result:' || c.run_id || '@%'
-        or s.step_id like 'result:' || c.run_id || '#%'
-      )
-      and s.status in ('SUCCESS', 'ERROR')
-  );
+  and c.status in ('ERROR', 'CANCELLED')
+  and c.deleted_at is null;
 
 -- name: delete_given_steps
 delete from pgqrs_workflow_steps
