@@ -93,7 +93,7 @@ _ERRORS: dict[str, tuple[str, str, str]] = {
     ),
     "invalid-transition": (
         "The thing is not in a state that allows this; nothing was changed.",
-        "A run that has ended cannot be cancelled or signalled; a queue that holds messages cannot be deleted.",
+        "An ended run cannot be cancelled; a live one cannot be restarted; a queue with messages cannot be deleted.",
         "`pgqrs run get ID` shows its status and its allowed_actions.",
     ),
     "already-completed": (
@@ -114,12 +114,12 @@ _ERRORS: dict[str, tuple[str, str, str]] = {
     "execution-failed": (
         "The run that was waited for has ended in ERROR.",
         "Its handler raised a PermanentError, or failed in each of max_attempts attempts.",
-        "`pgqrs run get ID` shows the error, `pgqrs run steps ID` where it was. Mended: `pgqrs run restart ID`.",
+        "`pgqrs run get ID` shows the error. Once fixed: `pgqrs run restart ID`, or `retry-children` of its parent.",
     ),
     "run-cancelled": (
         "The run that was waited for was cancelled.",
         "Somebody cancelled it, or its parent; the message has the reason.",
-        "`pgqrs run events ID` tells who. `pgqrs run restart ID` goes on from where it was.",
+        "`pgqrs run events ID` tells who. `pgqrs run restart ID` continues where it stopped.",
     ),
     "wait-timeout": (
         "What was waited for did not happen in time. It may still happen.",
@@ -192,12 +192,12 @@ _CAUSES: dict[str, tuple[str, str, str]] = {
     "cancelled": (
         "The run was cancelled.",
         "Somebody cancelled it or its parent.",
-        "`pgqrs run restart ID` goes on from where it was.",
+        "`pgqrs run restart ID` continues where it stopped; `retry-children` does so with its cancelled children.",
     ),
     "failed": (
         "The run has ended in ERROR.",
         "Its handler failed in each of its attempts, or for good.",
-        "Mend the cause, then `pgqrs run restart ID`: completed steps are kept.",
+        "Fix the cause, then `pgqrs run restart ID`, or `pgqrs run retry-children ID` if it failed because of those.",
     ),
     "dead_letter": (
         "The run has ended in ERROR because its worker was lost in every attempt.",
@@ -267,7 +267,7 @@ _CAUSES: dict[str, tuple[str, str, str]] = {
     "backing_off": (
         "It failed, and is tried again at the time that is shown.",
         "An error that may go away by itself.",
-        "Nothing, or mend the cause. `pgqrs run restart ID` does not wait.",
+        "Wait, or fix the cause. `pgqrs run resume ID` starts the next attempt now.",
     ),
     "scheduled": (
         "It is to begin later.",
