@@ -29,7 +29,8 @@ PgqrsError
 What handlers raise: PermanentError, TransientError, PauseError (also under PgqrsError).
 PermanentError
 ├── NotAllowedInStep            a wait, a step or a child was asked for inside the body of a step
-└── NotRecorded                 an attribute of a step's error was used that could not be stored
+├── NotRecorded                 an attribute of a step's error was used that could not be stored
+└── OutcomeUnknown              a step that must not run twice began, and how it ended is unknown
 
 Messages name the thing, what was wrong and the way out; fields carry the data, so that nobody parses text. Programs
 that cannot see the class (HTTP, scripts) get its `code_of`; `pgqrs explain CODE` says more about it.
@@ -276,6 +277,10 @@ class NotRecorded(PermanentError, AttributeError):
     def __init__(self, message: str, *, attribute: str) -> None:
         super().__init__(message)
         self.attribute = attribute
+
+
+class OutcomeUnknown(PermanentError):
+    """A step with `retry_unknown=False` began in an earlier attempt, and how that ended is unknown."""
 
 
 class TransientError(PgqrsError):

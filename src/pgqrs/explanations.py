@@ -111,6 +111,11 @@ _ERRORS: dict[str, tuple[str, str, str]] = {
         "The value cannot be stored (a response, a socket, a class without annotation), or is too large.",
         "Read the attribute inside the step; raise an error with the data that the handler needs, or return it.",
     ),
+    "outcome-unknown": (
+        "A step that must not run twice began in an earlier attempt, and how that ended is unknown.",
+        "Its policy says `retry_unknown=False`, and the worker died, lost its lease or ran into the step's timeout.",
+        "Find out whether the step did its work; then restart the run, or catch OutcomeUnknown in the workflow.",
+    ),
     "execution-failed": (
         "The run that was waited for has ended in ERROR.",
         "Its handler raised a PermanentError, or failed in each of max_attempts attempts.",

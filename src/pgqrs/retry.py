@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,13 @@ class RetryPolicy:
     jitter: float = 0.5
     retry_on: tuple[type[BaseException], ...] = (Exception,)
     give_up_on: tuple[type[BaseException], ...] = ()
+    # False: a body whose outcome is unknown is not run again. It is unknown when the worker died, or lost its lease,
+    # while the body ran, and when the step's timeout was over.
+    retry_unknown: bool = True
+
+    def with_attempts(self, max_attempts: int) -> RetryPolicy:
+        """The same policy with another number of attempts."""
+        return replace(self, max_attempts=max_attempts)
 
     def retries(self, error: BaseException) -> bool:
         return isinstance(error, self.retry_on) and not isinstance(error, self.give_up_on)

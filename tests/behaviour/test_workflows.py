@@ -83,21 +83,6 @@ async def test_an_error_is_retried_until_max_attempts_then_the_run_is_in_error(r
     assert "never works" in done.error["traceback"]
 
 
-async def test_a_database_that_was_away_keeps_a_run_waiting_no_longer_than_a_lost_worker(run, clock, store):
-    async def handler(ctx, params):
-        if ctx.attempt < 10:
-            raise pgqrs.ConnectionFailed("the database went away and came back")
-        return "back"
-
-    found = await run(handler, max_attempts=10)
-    for _ in range(9):
-        # The usual backoff would be minutes by now.
-        clock.advance(store.config.lease_seconds)
-        found = await run(handler, run_id=found.run_id)
-
-    assert (found.status, found.output()) == ("SUCCESS", "back")
-
-
 async def test_a_permanent_error_ends_the_run_at_once(run):
     async def handler(ctx, params):
         await ctx.step("download", missing)

@@ -410,7 +410,7 @@ async def test_a_race_of_steps_whose_winner_changes_in_the_replay_parks_the_run(
 
     assert run.status == "PAUSED"
     assert "'after slow'" in run.waiting_for
-    assert "'after quick' is on record" in run.waiting_for
+    assert "'after quick' is recorded" in run.waiting_for
 
 
 @pytest.mark.row("B2.13")

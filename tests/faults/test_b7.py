@@ -53,7 +53,7 @@ async def test_a_run_whose_input_cannot_be_read_fails_and_the_others_go_on(store
 
 
 @pytest.mark.row("B7.9")
-async def test_a_run_whose_recorded_step_cannot_be_read_fails_and_the_others_go_on(store, flow, clock):
+async def test_a_run_whose_recorded_step_cannot_be_read_is_parked_and_the_others_continue(store, flow, clock):
     bad, good = await flow.trigger_many([1, 2]).execute(store)
     await worked(store, sleeps)
     await edited(store, f"update pgqrs_workflow_steps set output = '{UNREADABLE}' where run_id = {bad}")
@@ -61,7 +61,9 @@ async def test_a_run_whose_recorded_step_cannot_be_read_fails_and_the_others_go_
 
     await worked(store, sleeps)
 
-    assert (await flow.get_run(bad, store)).status == "ERROR"
+    parked = await flow.get_run(bad, store)
+    assert parked.status == "PAUSED"
+    assert "cannot be read any more" in parked.waiting_for
     assert (await flow.get_run(good, store)).output() == 2
 
 

@@ -113,9 +113,9 @@ def test_replay_looks_behind_progress_and_transactions(pgqrs, verb, has_ended):
     history = pgqrs.export(run)
 
     assert replay(history, written) == (1 if has_ended else None)
-    with pytest.raises(library.NonDeterminism, match="asks for step 'other' where 'work' is on record"):
+    with pytest.raises(library.NonDeterminism, match="asks for step 'other' where 'work' is recorded"):
         replay(history, renamed)
-    with pytest.raises(library.NonDeterminism, match="asks for step 'wait_for:go' where 'work' is on record"):
+    with pytest.raises(library.NonDeterminism, match="asks for step 'wait_for:go' where 'work' is recorded"):
         replay(history, shorter)
 
 
@@ -204,7 +204,7 @@ def test_code_that_asks_for_other_steps_is_refused(history):
     async def shorter(ctx, sku: str) -> str:
         return await ctx.step("charge", lambda: sku)
 
-    with pytest.raises(library.NonDeterminism, match="asks for step 'bill' where 'charge' is on record"):
+    with pytest.raises(library.NonDeterminism, match="asks for step 'bill' where 'charge' is recorded"):
         replay(history, renamed)
     with pytest.raises(library.NonDeterminism, match="asks for step 'thank', which is not on its record"):
         replay(history, longer)

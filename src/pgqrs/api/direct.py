@@ -16,9 +16,10 @@ from pgqrs.db.tables import workflows
 from pgqrs.db.triggering import NewRuns
 from pgqrs.engine import observing, process
 from pgqrs.engine.caller import DirectCall
-from pgqrs.engine.context import Context, current_context, in_step
+from pgqrs.engine.context import Context, current_context
 from pgqrs.engine.plain import SyncContext
 from pgqrs.engine.registry import Handler, decorated, served
+from pgqrs.engine.steps import in_step
 from pgqrs.errors import ConfigError, NotAllowedInStep
 from pgqrs.serialization import Encoded, decode, encode
 

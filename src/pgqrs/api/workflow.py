@@ -22,10 +22,11 @@ from pgqrs.db.driver import Driver
 from pgqrs.db.hints import OUTBOX
 from pgqrs.db.tables import runs, workflows
 from pgqrs.durations import checked_seconds
-from pgqrs.engine.context import Context, current_context, in_step
+from pgqrs.engine.context import Context, current_context
 from pgqrs.engine.plain import SyncContext
 from pgqrs.engine.registry import Handler, WorkflowOptions, is_context, served, types_of
 from pgqrs.engine.registry import decorated as _known
+from pgqrs.engine.steps import in_step
 from pgqrs.errors import ConfigError, RunNotFound
 from pgqrs.names import checked_name, checked_step_name
 from pgqrs.reports import WorkflowMetrics

@@ -25,6 +25,9 @@ from pgqrs.journal import EventType
 from pgqrs.types import RunStatus, StepStatus
 
 T = TypeVar("T")
+# The user's function of a transaction, giving what is to be recorded and published of it.
+Work = Callable[[Transaction], Coroutine[Any, Any, tuple[str, Sequence[Emission]]]]
+
 _SQL = load(__package__, "claims", pieces_of="tables/messages")
 
 
@@ -173,11 +176,16 @@ def _claim(lease: Lease, run: Row, lease_seconds: float, steps: dict[str, Record
 
 
 @store_call(Kind.UNIT, idempotent=True)
-async def take_signal(db: Database, fence: RunFence, step: StepRecord, *, name: str) -> tuple[bool, str | None]:
-    """(held, payload): the oldest unread signal of that name becomes the step's result; None when there is none."""
+async def take_signal(
+    db: Database, fence: RunFence, step: StepRecord, *, name: str, again: bool = False
+) -> tuple[bool, str | None]:
+    """(held, payload): the oldest unread signal of that name becomes the step's result; None when there is none.
+
+    `again` here and below: the caller has asked before, and got no answer.
+    """
     if not await settling.hold(db, [fence]):
         return False, None
-    if db.retried and (found := await _recorded(db, fence, step)) is not None:
+    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:
         return True, found.output
     rows = await db.fetch(_SQL["next_signal"], run_id=fence[0], name=name)
     if not rows:
@@ -194,7 +202,9 @@ async def transact(
     db: Database,
     fence: RunFence,
     step: StepRecord,
-    work: Callable[[Transaction], Coroutine[Any, Any, tuple[str, Sequence[Emission]]]],
+    work: Work,
+    *,
+    again: bool = False,
 ) -> str | None:
     """The user's statements and the step's record commit together; None when the lease is lost.
 
@@ -202,7 +212,7 @@ async def transact(
     """
     if not await settling.hold(db, [fence]):
         return None
-    if db.retried and (found := await _recorded(db, fence, step)) is not None:
+    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:
         return found.output or "null"
     output, emissions = await _worked(cast(OwnSession, db), work)
     done = StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=output)
@@ -233,11 +243,13 @@ async def _recorded(db: Database, fence: RunFence, step: StepRecord) -> Recorded
 
 
 @store_call(Kind.UNIT, idempotent=True)
-async def spawn(db: Database, fence: RunFence, step: StepRecord, new: NewRuns) -> list[int] | None:
+async def spawn(
+    db: Database, fence: RunFence, step: StepRecord, new: NewRuns, *, again: bool = False
+) -> list[int] | None:
     """Child runs and the step that remembers them, in one transaction; None when the lease is lost."""
     if not await settling.hold(db, [fence]):
         return None
-    if db.retried and (found := await _recorded(db, fence, step)) is not None:
+    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:
         return [int(run_id) for run_id in (found.output or "[]").strip("[]").split(",") if run_id]
     run_ids = await triggering.trigger(db, new)
     remembered = "[" + ",".join(map(str, run_ids)) + "]"

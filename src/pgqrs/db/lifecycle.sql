@@ -15,7 +15,8 @@ order by m.message_id
 {lock m};
 
 -- name: wake_parents
--- The last child to end wakes its parent. Parents at work are not waiting yet, and look by themselves before they do.
+-- The last child to end wakes its parent; each does where the parent waits for any of them (writes.ANY_OF).
+-- Parents at work are not waiting yet, and look by themselves before they do.
 update pgqrs_messages
 set visible_after = {now}
 where run_id {in run_ids}
@@ -25,13 +26,17 @@ where run_id {in run_ids}
   and visible_after < {after :put_away}
   and exists (
     select 1 from pgqrs_workflow_runs as p
-    where p.run_id = pgqrs_messages.run_id and p.status = 'PAUSED'
-  )
-  and not exists (
-    select 1 from pgqrs_workflow_runs as c
-    where c.parent_run_id = pgqrs_messages.run_id
-      and c.status in ('PENDING', 'RUNNING', 'PAUSED')
-      and c.deleted_at is null
+    where p.run_id = pgqrs_messages.run_id
+      and p.status = 'PAUSED'
+      and (
+        p.waiting_for like 'any of %'
+        or not exists (
+          select 1 from pgqrs_workflow_runs as c
+          where c.parent_run_id = p.run_id
+            and c.status in ('PENDING', 'RUNNING', 'PAUSED')
+            and c.deleted_at is null
+        )
+      )
   );
 
 -- name: lock_message

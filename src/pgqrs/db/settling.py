@@ -36,6 +36,8 @@ def _needed(db: Database, writes: Sequence[Write]) -> Kind:
 def _reaches_others(write: Write) -> bool:
     """True when more is to be done than one statement can: a parent, a dead letter, a signal, the outbox."""
     end = write.end
+    if write.again:
+        return True
     if end is None:
         return bool(write.emissions)
     if isinstance(end, Ending):
@@ -50,8 +52,9 @@ async def commit(db: Database, writes: Sequence[Write]) -> set[RunFence]:
     Idempotent: steps are recorded once, and after an ending nobody holds the fence any more; a retried ending is
     recognised by the status that it wrote.
     """
+    retried = db.retried or any(write.again for write in writes)
     # What happened is worked out before the steps are written: after a lost reply they may be there already.
-    news = await _unknown_yet(db, writes) if db.retried else writes
+    news = await _unknown_yet(db, writes) if retried else writes
     told = [(write.fence, happening) for write in news for happening in happenings(write)]
     kept = [each for each in told if each[1].event in db.journal.kept]
     settle = _settle_at_once if db.dialect.is_postgres else _settle_by_parts
@@ -64,7 +67,7 @@ async def commit(db: Database, writes: Sequence[Write]) -> set[RunFence]:
             [happening for fence, happening in told if fence in held],
             [each for write in news if write.fence in held for each in write.emissions],
         )
-    if db.retried:
+    if retried:
         held |= await _already_written(db, [write for write in writes if write.fence not in held])
     return held
 
@@ -194,6 +197,9 @@ async def _tell_others(db: Database, writes: Sequence[Write]) -> None:
     parents = [run_id for run_id, y in waiting if y.children]
     if parents:
         await db.execute(_SQL["wake_those_whose_children_ended"], run_ids=parents)
+    any_of = [(run_id, child) for run_id, y in waiting for child in y.any_of]
+    if any_of:
+        await db.execute(_SQL["wake_those_of_whose_children_one_ended"], given=any_of)
 
 
 # -- after a lost reply --------------------------------------------------------------------------------------

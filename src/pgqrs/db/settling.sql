@@ -99,3 +99,15 @@ where run_id {in run_ids}
       and c.status in ('PENDING', 'RUNNING', 'PAUSED')
       and c.deleted_at is null
   );
+
+-- name: wake_those_of_whose_children_one_ended
+-- Likewise for parents that wait for any of the given children.
+update pgqrs_messages
+set visible_after = {now}
+from {rows given: id id, child id}
+where run_id = given.id
+  and exists (
+    select 1 from pgqrs_workflow_runs as c
+    where c.run_id = given.child
+      and (c.status in ('SUCCESS', 'ERROR', 'CANCELLED') or c.deleted_at is not null)
+  );

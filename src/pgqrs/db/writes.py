@@ -12,6 +12,9 @@ from pgqrs.journal import EventType, Journal
 from pgqrs.serialization import decode, encode
 from pgqrs.types import RunStatus, StepStatus
 
+# How `waiting_for` begins when the end of any one child shall wake its parent, and not only that of the last.
+ANY_OF = "any of "
+
 # A run, its message, and the token under which the caller holds it.
 RunFence = tuple[int, int, int]
 
@@ -54,6 +57,8 @@ class Yielding(NamedTuple):
     waiting_for: str | None = None
     signals: tuple[str, ...] = ()
     children: bool = False
+    # Children of which the end of one is enough.
+    any_of: tuple[int, ...] = ()
 
 
 class Write(NamedTuple):
@@ -67,6 +72,8 @@ class Write(NamedTuple):
     workflow: str | None = None
     # False when it is known that nobody waits for this run's end.
     has_parent: bool = True
+    # True when it was written before and no answer came: it may be there already.
+    again: bool = False
 
 
 def happenings(write: Write) -> list[Happening]:

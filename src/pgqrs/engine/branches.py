@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine
+import sys
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, NamedTuple
 
 from pgqrs.db.history import Emission
+from pgqrs.retry import RetryPolicy
 
 current_branch: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("pgqrs_branch", default=None)
 
@@ -22,6 +24,18 @@ class Place(NamedTuple):
 
     step_id: str
     ordinal: int
+
+
+class StepCall(NamedTuple):
+    """One call of `ctx.step`."""
+
+    place: Place
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    # None: the run's own attempts decide.
+    retry: RetryPolicy | None
+    timeout: float | None
 
 
 # The step whose body this is, its attempt, and what it has emitted: that is published if, and only if, the step is
@@ -41,11 +55,18 @@ class Branch:
         self.parent = parent
         self.counts: dict[str, int] = {}
         self.ordinal = 0
+        self.new_from: int | None
         self.children = 0
         # Has it ever asked the context for something; is it waiting for something that may take days.
         self.engaged = False
         self.blocked = 0
+        # True while a plain handler waits here for the threads of its branches.
+        self.joining = False
+        # From this ordinal on the record is of an attempt that went another way: see `Execution.began_new`.
+        self.new_from = 0 if parent is not None and parent.new_from is not None else None
         self.task: asyncio.Future[Any] | None = None
+        # What it ended with, when it raised.
+        self.error: BaseException | None = None
         self._live = live
         self._changed = changed
         live[self] = None
@@ -55,12 +76,21 @@ class Branch:
         path = f"{self.path}.{self.children}" if self.path else str(self.children)
         return Branch(path, self._live, self, self._changed)
 
-    def end(self, _task: object = None) -> None:
+    def ancestors(self) -> Iterator[Branch]:
+        """Its parent, and that one's, up to the handler itself."""
+        parent = self.parent
+        while parent is not None:
+            yield parent
+            parent = parent.parent
+
+    def end(self, task: asyncio.Future[Any] | None = None) -> None:
+        if task is not None and not task.cancelled():
+            self.error = task.exception()
         self._live.pop(self, None)
         self._changed()
 
     def close(self) -> None:
-        """Nobody listens any more."""
+        """From now on its end concerns no one."""
         self._changed = _nothing
 
     def place(self, name: str) -> Place:
@@ -78,12 +108,25 @@ class Branch:
 
 
 def _nothing() -> None:
-    """For whoever ends late."""
+    """Ends late, and changes nothing."""
 
 
 def branch_of(step_id: str) -> str:
     """The path of the branch that a step id belongs to."""
     return step_id.partition("@")[2].partition("#")[0]
+
+
+_TIMES_OUT = getattr(getattr(asyncio.Timeout, "_on_timeout", None), "__code__", None)
+
+
+class BranchTask(asyncio.Task[Any]):
+    """A task of a handler that knows whether `asyncio.timeout` has cancelled it."""
+
+    timed_out = False
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        self.timed_out = self.timed_out or sys._getframe(1).f_code is _TIMES_OUT  # noqa: SLF001 - there is no other way
+        return super().cancel(msg)
 
 
 def install_task_factory(loop: asyncio.AbstractEventLoop) -> None:
@@ -104,8 +147,9 @@ def install_task_factory(loop: asyncio.AbstractEventLoop) -> None:
             context.run(current_branch.set, child)
         if context is not None:
             options["context"] = context
+        kind = asyncio.Task if child is None else BranchTask
         task: asyncio.Future[Any] = (
-            asyncio.Task(coro, loop=loop, **options) if inner is None else inner(loop, coro, **options)
+            kind(coro, loop=loop, **options) if inner is None else inner(loop, coro, **options)
         )
         if child is not None:
             child.task = task

@@ -257,7 +257,7 @@ class DirectCall:
         """Hand back what is still held, and sign off; a database that is away does not keep the caller."""
         # A task that is cancelled before it began would hand nothing back.
         await asyncio.sleep(0)
-        self._executor.handing_back = True
+        self._executor.hand_back()
         for task in self._passes.values():
             task.cancel()
         await asyncio.gather(*self._passes.values(), return_exceptions=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pgqrs.db import claims
@@ -16,6 +16,7 @@ from pgqrs.engine.execution import Execution, Wait
 from pgqrs.engine.gathering import Gatherer
 from pgqrs.engine.observing import triggered
 from pgqrs.engine.registry import decorated
+from pgqrs.engine.waiting import Answer, Waiter, replay
 from pgqrs.errors import ExecutionFailed, RunCancelled, RunNotFound, WorkflowNotFound
 from pgqrs.serialization import Encoded, decode, encode
 from pgqrs.types import ENDED, RunStatus, StepStatus
@@ -25,41 +26,37 @@ class Child:
     """A run that this run has started."""
 
     def __init__(self, execution: Execution, run_id: int) -> None:
-        self._execution = execution
+        self.execution = execution
         self.run_id = run_id
 
-    def result(self) -> Awaitable[Any]:
+    def result(self) -> Waiter:
         """What the child returned; ExecutionFailed or RunCancelled if it did not."""
-        return _result_of(self._execution, self._execution.place(f"result:{self.run_id}"), self.run_id)
+        return result_of(self.execution, self.execution.place(f"result:{self.run_id}"), self.run_id)
 
 
 async def spawn(execution: Execution, place: Place, workflow: str, inputs: list[Any]) -> list[Child]:
     """One child for each input, and the step that remembers them, in one transaction."""
     recorded = execution.recorded(place)
     if recorded is not None and recorded.status is StepStatus.SUCCESS:
-        return [Child(execution, run_id) for run_id in decode(recorded.output or "[]")]
+        return _known(execution, decode(recorded.output or "[]"))
+    if recorded is not None and recorded.status is StepStatus.ERROR:
+        replay(execution, place, Any).given()
+    texts = [_text(value, max_bytes=execution.config.max_payload_bytes) for value in inputs]
     execution.begin()
+    execution.began_new(place)
     try:
-        found = await outside(_found(execution.db, workflow))
-        new = NewRuns(
-            found.workflow_id,
-            found.queue_id,
-            [_text(value, max_bytes=execution.config.max_payload_bytes) for value in inputs],
-            max_attempts=execution.config.max_attempts,
-            parent_run_id=execution.claim.run_id,
-        )
-        pending = StepRecord(place.step_id, place.ordinal, StepStatus.PENDING)
-        with triggered(workflow, len(new.inputs)) as origin:
-            new = new.with_headers(origin.headers)
-            run_ids = await outside(claims.spawn(execution.db, execution.claim.fence, pending, new))
-            origin.made(run_ids or ())
+        try:
+            found = await execution.ask(
+                lambda _again: outside(_found(execution.db, workflow)), answers=(WorkflowNotFound,)
+            )
+        except WorkflowNotFound as error:
+            missing = error
+        else:
+            return _known(execution, await _spawned(execution, place, found, workflow, texts))
+        again = await execution.fail(StepRecord(place.step_id, place.ordinal, StepStatus.ERROR), missing)
     finally:
         execution.finish()
-    if run_ids is None:
-        execution.lost = True
-        execution.check_alive()
-    execution.db.hints.announce([found.queue_id])
-    return [Child(execution, run_id) for run_id in run_ids or ()]
+    raise again
 
 
 async def _found(db: Driver, name: str) -> workflows.Workflow:
@@ -76,56 +73,90 @@ def _text(value: Any, *, max_bytes: int) -> str:
     return value.text if isinstance(value, Encoded) else encode(value, max_bytes=max_bytes)
 
 
-async def _result_of(execution: Execution, place: Place, run_id: int) -> Any:
+def _known(execution: Execution, run_ids: list[int]) -> list[Child]:
+    execution.open_children.update(run_ids)
+    return [Child(execution, run_id) for run_id in run_ids]
+
+
+async def _spawned(
+    execution: Execution, place: Place, found: workflows.Workflow, workflow: str, texts: list[str]
+) -> list[int]:
+    new = NewRuns(
+        found.workflow_id,
+        found.queue_id,
+        texts,
+        max_attempts=execution.config.max_attempts,
+        parent_run_id=execution.claim.run_id,
+    )
+    pending = StepRecord(place.step_id, place.ordinal, StepStatus.PENDING)
+    with triggered(workflow, len(new.inputs)) as origin:
+        new = new.with_headers(origin.headers)
+        run_ids: list[int] | None = await execution.ask(
+            lambda again: outside(claims.spawn(execution.db, execution.claim.fence, pending, new, again=again))
+        )
+        origin.made(run_ids or ())
+    if run_ids is None:
+        raise execution.lose()
+    execution.db.hints.announce([found.queue_id])
+    return run_ids
+
+
+def result_of(execution: Execution, place: Place, run_id: int) -> Waiter:
+    """Waits for the end of a child."""
+
+    async def look() -> Answer | Wait:
+        answer = await _looked(execution, place, run_id)
+        if not isinstance(answer, Wait):
+            execution.open_children.discard(run_id)
+        return answer
+
+    return Waiter(execution, place, look)
+
+
+async def _looked(execution: Execution, place: Place, run_id: int) -> Answer | Wait:
     recorded = execution.recorded(place)
+    if recorded is not None and recorded.status is StepStatus.ERROR:
+        return replay(execution, place, Any)
     if recorded is not None and recorded.status is StepStatus.SUCCESS:
-        return _given_or_raised(run_id, *decode(recorded.output or "null"))
+        status, details = decode(recorded.output or "null")
+        # Before failures were recorded as errors, they were values.
+        return Answer(details) if status == RunStatus.SUCCESS else Answer(error=_failure(run_id, status, details))
     execution.begin()
     try:
-        ending = await _ending(execution, run_id)
-        if ending is not None:
-            text = encode(ending)
+        row = await _row(execution, run_id)
+        if row is not None and row.status not in ENDED and row.deleted_at is None:
+            record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED)
+            return Wait(f"run {run_id}", record, child=run_id)
+        if row is not None and row.status is RunStatus.SUCCESS:
+            text = encode([str(row.status), decode(row.output or "null")])
             await execution.record(StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=text))
-            return _given_or_raised(run_id, *decode(text))
+            return Answer(decode(text)[1])
+        record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR)
+        failed = RunNotFound(run_id) if row is None else _failure(run_id, *_ending_of(row))
+        return Answer(error=await execution.fail(record, failed))
     finally:
         execution.finish()
-    record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED)
-    await execution.wait(Wait(f"run {run_id}", record, children=True))
-    raise AssertionError("a wait does not return")
 
 
-async def _ending(execution: Execution, run_id: int) -> list[Any] | None:
-    """Asked together with whoever else asks at this moment: a parent of a thousand asks for all of them at once."""
+async def _row(execution: Execution, run_id: int) -> RunRow | None:
+    """The child's row, asked for together with the others of this moment; None when it was deleted for good."""
     if execution.children is None:
 
         async def look(run_ids: Sequence[int]) -> list[RunRow | None]:
-            found = {row.run_id: row for row in await runs.several(execution.db, run_ids)}
+            rows = await execution.ask(lambda _again: runs.several(execution.db, run_ids))
+            found = {row.run_id: row for row in rows}
             return [found.get(each) for each in run_ids]
 
         execution.children = Gatherer(look, most=1_000)
-    row = await execution.children.add(run_id)
-    if row is None:
-        raise RunNotFound(run_id)
-    return _ending_of(row)
+    return await execution.children.add(run_id)
 
 
-def _ending_of(row: RunRow) -> list[Any] | None:
-    """How the child ended, and with what; None while it has not."""
-    if row.status is RunStatus.SUCCESS:
-        return [str(row.status), decode(row.output or "null")]
+def _ending_of(row: RunRow) -> tuple[str, Any]:
     if row.status in ENDED:
-        return [str(row.status), row.last_error]
-    if row.deleted_at is not None:
-        # Nothing will come of it any more: for its parent it is as good as cancelled.
-        return [str(RunStatus.CANCELLED), f"deleted: {row.delete_reason}"]
-    return None
+        return str(row.status), row.last_error
+    # Nothing will come of it any more: for its parent it is as good as cancelled.
+    return str(RunStatus.CANCELLED), f"deleted: {row.delete_reason}"
 
 
-def _given_or_raised(run_id: int, status: str, details: Any) -> Any:
-    match status:
-        case RunStatus.SUCCESS:
-            return details
-        case RunStatus.CANCELLED:
-            raise RunCancelled(run_id, details)
-        case _:
-            raise ExecutionFailed(run_id, details)
+def _failure(run_id: int, status: str, details: Any) -> Exception:
+    return (RunCancelled if status == RunStatus.CANCELLED else ExecutionFailed)(run_id, details)

@@ -11,7 +11,7 @@ from pgqrs.db.hints import OUTBOX
 from pgqrs.db.writes import Ending, RunFence, Write
 from pgqrs.engine.branches import outside
 from pgqrs.engine.observing import watching
-from pgqrs.errors import ConnectionFailed, LeaseLost
+from pgqrs.errors import ConnectionFailed, LeaseLost, copy_of
 from pgqrs.types import RunStatus
 
 # Beyond this the first waiter of a batch waits for the last; it also bounds one statement's parameters.
@@ -98,7 +98,7 @@ class Committer:
         except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who wait
             if len(batch) == 1 or isinstance(error, ConnectionFailed):
                 for item in batch:
-                    _fail(item, error)
+                    _fail(item, error if len(batch) == 1 else copy_of(error))
                 return
             # One by one, so that a poison row hurts only itself.
             for item in batch:

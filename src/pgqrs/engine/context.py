@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import inspect
+import logging
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -14,27 +14,21 @@ from typing import Any, TypeVar
 
 from pgqrs.clock import microseconds
 from pgqrs.db import claims
-from pgqrs.db.database import Transaction, WorkFailed
+from pgqrs.db.database import Transaction
 from pgqrs.db.history import Emission
-from pgqrs.db.tables.runs import RecordedStep, origin
+from pgqrs.db.tables.runs import origin
 from pgqrs.db.writes import StepRecord
-from pgqrs.engine import waiting
-from pgqrs.engine.branches import Place, current_body, current_branch, outside
+from pgqrs.durations import checked_seconds
+from pgqrs.engine import mapping, racing, waiting
+from pgqrs.engine.branches import Place, StepCall, current_body, outside
 from pgqrs.engine.children import Child, spawn
-from pgqrs.engine.execution import Execution, FailedStep, Wait
-from pgqrs.engine.observing import Tracer
-from pgqrs.engine.outcome import asked_delay, described, error_again, message_of, storable
-from pgqrs.engine.registry import return_type, shape_of
+from pgqrs.engine.execution import Execution
+from pgqrs.engine.racing import First
+from pgqrs.engine.recorded_errors import storable
 from pgqrs.engine.runlog import RunLog
-from pgqrs.engine.threads import in_thread
-from pgqrs.errors import (
-    ConfigError,
-    LeaseLost,
-    PauseError,
-    PermanentError,
-    RunCancelled,
-    SerializationError,
-)
+from pgqrs.engine.steps import step
+from pgqrs.engine.transactions import transaction
+from pgqrs.errors import ConfigError, ConnectionFailed
 from pgqrs.names import checked_event_type, checked_name, checked_step_name
 from pgqrs.retry import RetryPolicy
 from pgqrs.serialization import decode, encode
@@ -42,11 +36,10 @@ from pgqrs.types import StepStatus
 
 T = TypeVar("T")
 
+log = logging.getLogger("pgqrs.run")
+
 # A plain handler's context is another class with the same verbs (engine/plain.py).
 current_context: contextvars.ContextVar[Any] = contextvars.ContextVar("pgqrs_context", default=None)
-
-_ONCE = RetryPolicy(max_attempts=1)
-_MOST_INPUT_BYTES = 4096
 
 
 class Context:
@@ -79,8 +72,21 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """True when the run was cancelled, or is somebody else's by now: stop what you are doing."""
-        return self._execution.cancelled or self._execution.lost
+        """True when the run was cancelled, or another worker holds it by now: stop what you are doing."""
+        return self._execution.is_lost
+
+    @property
+    def step_key(self) -> str:
+        """In the body of a step: the same in every attempt of that step, and no other step's anywhere.
+
+        Give it to a service outside as the idempotency key of what the step does there.
+        """
+        body = current_body.get()
+        if body is None:
+            raise ConfigError(
+                "ctx.step_key is for the body of a step; in the workflow itself use ctx.idempotency_key"
+            )
+        return f"{self.idempotency_key}-{body[0].step_id}"
 
     # -- steps -------------------------------------------------------------------------------------------
 
@@ -93,132 +99,21 @@ class Context:
         timeout: float | None = None,
         **kwargs: Any,
     ) -> Awaitable[Any]:
-        """Runs `function` once and remembers what it returned: a replay gets that without running it.
+        """Runs `function` once and remembers what it returned or raised: a replay gets that without running it.
 
-        Async functions run on the loop, plain ones in a thread. The value returned is what is on record, decoded, so
-        that the first run and a replay can never differ.
+        Async functions run on the loop, plain ones in a thread. The value or the error is the recorded one, so that
+        the first run and a replay can never differ. With a `retry` policy the body runs at most `max_attempts` times
+        in the life of the run; without one, at most once in each attempt of the run.
         """
-        place = self._execution.place(checked_step_name(name))
-        return self._step(place, function, args, kwargs, retry or _ONCE, timeout)
-
-    async def _step(  # noqa: PLR0917 - the parts of one call
-        self,
-        place: Place,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        retry: RetryPolicy,
-        seconds: float | None,
-    ) -> Any:
         execution = self._execution
-        recorded = execution.recorded(place)
-        if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):
-            return self._replayed(recorded, place, function)
-        attempts = (recorded.attempts if recorded else 0) + 1
-        execution.begin()
-        tracer = execution.tracer
-        make = self._attempt if tracer is None else functools.partial(self._traced_attempt, tracer)
-        attempt = make(place, function, args, kwargs, retry, seconds, attempts)
-        if execution.is_alone:
-            # In the handler's own task: no other branch can give up and end it half way.
-            try:
-                value = await attempt
-            finally:
-                execution.finish()
-        else:
-            value = await self._shielded(attempt)
-        if type(value) is Wait:
-            await execution.wait(value)
-        return value
+        seconds = None if timeout is None else checked_seconds(timeout, "timeout of a step", allow_zero=False)
+        place = execution.place(checked_step_name(name))
+        execution.unawaited[place.step_id] = None
+        return step(execution, StepCall(place, function, args, kwargs, retry, seconds), self._seen)
 
-    async def _shielded(self, attempt: Coroutine[Any, Any, Any]) -> Any:
-        """In a task of its own: when a sibling gives up, what is in flight here still finishes and is recorded."""
-        execution = self._execution
-        body = execution.begun(outside(attempt))
-        try:
-            return await asyncio.shield(body)
-        except asyncio.CancelledError:
-            if execution.cancelled or execution.lost:
-                body.cancel()
-            raise
-
-    async def _traced_attempt(self, tracer: Tracer, place: Place, *rest: Any) -> Any:
-        with tracer.step(self.workflow, self.run_id, place, attempt=rest[-1]):
-            return await self._attempt(place, *rest)
-
-    async def _attempt(  # noqa: PLR0917 - as above
-        self,
-        place: Place,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        retry: RetryPolicy,
-        seconds: float | None,
-        attempts: int,
-    ) -> Any:
-        """What is on record now; or the Wait, which no value can be, for when it has to be tried again."""
-        execution = self._execution
-        shape = shape_of(function)
-        emitted: list[Emission] = []
-        began = execution.seconds()
-        # The body is no branch of the handler's, whatever tasks it makes.
-        branch, outer = current_branch.set(None), current_body.set((place, attempts, emitted))
-        try:
-            try:
-                body = function(*args, **kwargs) if shape.is_async else _in_thread(function, args, kwargs)
-                result = await body if seconds is None else await _within(seconds, body)
-            finally:
-                current_branch.reset(branch)
-                current_body.reset(outer)
-            text = encode(result, max_bytes=execution.config.max_payload_bytes)
-            given = _small_input(args, kwargs) if args or kwargs else None
-            took = execution.seconds() - began
-            record = StepRecord(place[0], place[1], StepStatus.SUCCESS, given, text, None, attempts, took)
-            await execution.write(record, emitted)
-            return decode(text, shape.returns)
-        except PauseError as error:
-            record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, attempts=attempts)
-            return Wait(message_of(error) or place.step_id, record)
-        except LeaseLost:
-            execution.lost = True
-            raise
-        except RunCancelled:
-            raise
-        except Exception as error:  # noqa: BLE001 - a step may raise anything
-            return await self._failed(place, error, retry, attempts, execution.seconds() - began)
-
-    async def _failed(
-        self, place: Place, error: Exception, retry: RetryPolicy, attempts: int, seconds: float
-    ) -> Wait:
-        """Another attempt later, or the error on record and up to the handler."""
-        execution = self._execution
-        text, _ = described(error)
-        permanent = isinstance(error, PermanentError | SerializationError) or not retry.retries(error)
-        if attempts < retry.max_attempts and not permanent:
-            if execution.tracer is not None:
-                execution.tracer.step_failed(error)
-            asked = asked_delay(error)
-            until = execution.now() + timedelta(seconds=retry.delay(attempts) if asked is None else asked)
-            record = StepRecord(
-                place.step_id, place.ordinal, StepStatus.PENDING, error=text, attempts=attempts, seconds=seconds
-            )
-            return Wait(f"retry of {place.step_id}", record, until=until, retry=True)
-        record = StepRecord(
-            place.step_id, place.ordinal, StepStatus.ERROR, error=text, attempts=attempts, seconds=seconds
-        )
-        await execution.record(record)
-        execution.failed.append(FailedStep(record, error))
-        raise error
-
-    def _replayed(self, recorded: RecordedStep, place: Place, function: Callable[..., Any]) -> Any:
-        if recorded.status is StepStatus.SUCCESS:
-            return decode(recorded.output or "null", return_type(function))
-        error = error_again(recorded, self._execution.handler.function)
-        record = StepRecord(
-            place.step_id, place.ordinal, StepStatus.ERROR, error=recorded.error, attempts=recorded.attempts
-        )
-        self._execution.failed.append(FailedStep(record, error))
-        raise error
+    def _seen(self, _step_id: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function that is called as the body of a step; the test kit looks in here."""
+        return function
 
     def transaction(self, name: str, work: Callable[[Transaction], Coroutine[Any, Any, Any]]) -> Awaitable[Any]:
         """A step whose effect is in this database: `await work(tx)` and its record commit together, exactly once.
@@ -226,35 +121,9 @@ class Context:
         `work` may await nothing but `tx`: on SQLite it runs in the writer's thread, and nothing else is written
         meanwhile.
         """
-        return self._transaction(self._execution.place(checked_step_name(name)), work)
-
-    async def _transaction(self, place: Place, work: Callable[[Transaction], Coroutine[Any, Any, Any]]) -> Any:
-        execution = self._execution
-        recorded = execution.recorded(place)
-        if recorded is not None and recorded.status is StepStatus.SUCCESS:
-            return decode(recorded.output or "null", return_type(work))
-
-        async def encoded(transaction: Transaction) -> tuple[str, list[Emission]]:
-            limit = execution.config.max_payload_bytes
-            output = encode(await work(transaction), max_bytes=limit)
-            return output, [
-                Emission(self.run_id, checked_event_type(name), encode(data, max_bytes=limit))
-                for name, data in transaction.emitted
-            ]
-
-        pending = StepRecord(place.step_id, place.ordinal, StepStatus.PENDING)
-        execution.begin()
-        try:
-            with execution.watched(place):
-                output = await claims.transact(execution.db, execution.claim.fence, pending, encoded)
-                if output is None:
-                    execution.lost = True
-                    execution.check_alive()
-        except WorkFailed as failed:
-            raise failed.error from failed.error.__cause__
-        finally:
-            execution.finish()
-        return decode(output or "null", return_type(work))
+        place = self._execution.place(checked_step_name(name))
+        self._execution.unawaited[place.step_id] = None
+        return transaction(self._execution, place, work, self._seen)
 
     # -- events for others -------------------------------------------------------------------------------
 
@@ -263,6 +132,7 @@ class Context:
 
         In the body of a step it goes into the outbox with the step's checkpoint; elsewhere it is a step of its own.
         """
+        self._execution.check_usable()
         name = checked_event_type(event_type)
         payload = encode(data, max_bytes=self._execution.config.max_payload_bytes)
         emission = Emission(self.run_id, name, payload)
@@ -278,27 +148,44 @@ class Context:
         if recorded is not None and recorded.status is StepStatus.SUCCESS:
             return
         execution.begin()
-        step = StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output="null")
+        execution.began_new(place)
+        record = StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output="null")
         # Shielded as any step: when a sibling gives up, this is still recorded.
-        await asyncio.shield(execution.begun(outside(execution.record(step, [emission]))))
+        await asyncio.shield(execution.begun(outside(execution.record(record, [emission]))))
 
     # -- waiting -----------------------------------------------------------------------------------------
 
     def sleep(self, seconds: float | timedelta) -> Awaitable[None]:
         """Wakes at the time that was fixed when it was first asked for; holds nothing meanwhile."""
-        length = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
+        length = timedelta(seconds=checked_seconds(seconds, "ctx.sleep"))
         return waiting.sleep(self._execution, self._execution.place("sleep"), length)
 
     def pause(self, message: str = "resume") -> Awaitable[Any]:
-        """Waits until somebody resumes this run; gives the data that they resume it with."""
+        """Waits until a person resumes this run; gives the data that the run is resumed with."""
         if not isinstance(message, str):
-            raise ConfigError(f"what a pause waits for is said in text, not {message!r}")
+            raise ConfigError(f"`pause(message)` must be a string, got {message!r}")
         return waiting.pause(self._execution, self._execution.place("pause"), storable(message))
 
-    def wait_for(self, name: str, *, timeout: float | None = None, type: Any = Any) -> Awaitable[Any]:  # noqa: A002 - the design's word
+    def wait_for(
+        self,
+        name: str,
+        *,
+        timeout: float | timedelta | None = None,
+        type: Any = Any,  # noqa: A002 - the design's word
+    ) -> Awaitable[Any]:
         """The oldest unread signal of that name, sent before or after this call; WaitTimeout after `timeout`."""
+        seconds = None if timeout is None else checked_seconds(timeout, "timeout of ctx.wait_for")
         place = self._execution.place(f"wait_for:{checked_step_name(name)}")
-        return waiting.wait_for(self._execution, place, name, seconds=timeout, as_type=type)
+        return waiting.wait_for(self._execution, place, name, seconds=seconds, as_type=type)
+
+    def first(self, *waits: Awaitable[Any], **named: Awaitable[Any]) -> Awaitable[First]:
+        """The first of several waits to end, as `(key, value)`; its error is raised. The winner is recorded.
+
+        Takes what `sleep`, `wait_for`, `pause` and `child.result()` return; `key` is the number of the winner, or its
+        name. By the database's clock, and for as long as it takes: the run holds nothing meanwhile.
+        """
+        given = racing.waiters(waits, named)
+        return racing.first(self._execution, self._execution.place("first"), given)
 
     # -- children ----------------------------------------------------------------------------------------
 
@@ -310,77 +197,68 @@ class Context:
         [child] = await spawn(self._execution, place, workflow, [params])
         return child
 
-    def map(self, workflow: Any, items: Iterable[Any], *, limit: int | None = None) -> Awaitable[list[Any]]:
-        """One child run per item, `limit` of them at a time; their results in the order of the items."""
-        return self._map(_name_of(workflow), list(items), limit)
+    def map(
+        self, workflow: Any, items: Iterable[Any], *, limit: int | None = None, return_exceptions: bool = False
+    ) -> Awaitable[list[Any]]:
+        """One child run per item, at most `limit` of them at a time; their results in the order of the items.
 
-    async def _map(self, workflow: str, items: list[Any], limit: int | None) -> list[Any]:
-        size = limit or max(len(items), 1)
-        results: list[Any] = []
-        for start in range(0, len(items), size):
-            place = self._execution.place("spawn")
-            children = await spawn(self._execution, place, workflow, items[start : start + size])
-            results += await self.gather(*(child.result() for child in children))
-        return results
+        When one ends, the next begins. All of them end before the first error is raised; with `return_exceptions`
+        errors are among the results instead.
+        """
+        mapping.check_limit(limit)
+        self._execution.check_usable()
+        return self._map(_name_of(workflow), list(items), limit, return_exceptions)
 
-    def gather(self, *awaitables: Awaitable[Any]) -> Awaitable[list[Any]]:
+    async def _map(self, workflow: str, items: list[Any], limit: int | None, return_exceptions: bool) -> list[Any]:  # noqa: FBT001 - the parts of one call
+        return await mapping.map_(self._execution, workflow, items, limit, return_exceptions=return_exceptions)
+
+    def gather(self, *awaitables: Awaitable[Any], return_exceptions: bool = False) -> Awaitable[list[Any]]:
         """As `asyncio.gather`."""
-        return asyncio.gather(*awaitables)
+        return asyncio.gather(*awaitables, return_exceptions=return_exceptions)
 
     def progress(self, done: int, total: int | None = None, note: str = "") -> Awaitable[None]:
-        """Shows people how far it is (`run.progress`); nothing depends on it, and a replay shows it again."""
+        """Shows people how far it is (`run.progress`). Nothing depends on it; a replay does not show it again."""
         shown = {"done": done, "total": total, "note": note}
         return self._progress(encode({**origin(self._execution.claim.headers), **shown}))
 
     async def _progress(self, text: str) -> None:
         execution = self._execution
+        execution.check_usable()
+        if execution.is_replaying():
+            return
         execution.check_alive()
-        await outside(claims.show_progress(execution.db, execution.claim.fence, text=text))
+        try:
+            await outside(claims.show_progress(execution.db, execution.claim.fence, text=text))
+        except ConnectionFailed as error:
+            # Nothing depends on it, so nothing waits for the database either.
+            log.warning("run %d: its progress was not shown: %s", self.run_id, error)
 
     # -- recorded answers --------------------------------------------------------------------------------
 
     def now(self) -> Awaitable[datetime]:
-        """The database's time, on record."""
-        return self.step("now", _typed(self._execution.now, datetime))
+        """The database's time, recorded; in the body of a step, which is recorded as a whole, the time itself."""
+        return self._answer("now", self._execution.now, datetime)
 
     def uuid(self) -> Awaitable[uuid.UUID]:
-        return self.step("uuid", _typed(uuid.uuid4, uuid.UUID))
+        """A random UUID, recorded as `now` is."""
+        return self._answer("uuid", uuid.uuid4, uuid.UUID)
 
     def random(self) -> Awaitable[float]:
-        return self.step("random", _typed(random.random, float))
+        """A random number from 0 to 1, recorded as `now` is."""
+        return self._answer("random", random.random, float)
+
+    def _answer(self, name: str, function: Callable[[], T], kind: type[T]) -> Awaitable[T]:
+        answer = _typed(function, kind)
+        return self.step(name, answer) if current_body.get() is None else answer()
 
 
 async def _nothing() -> None:
-    """For whoever awaits what was done at once."""
-
-
-def _small_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-    """What a step was called with, for people who look; not kept when it is large, or cannot be stored."""
-    shown = [arg for arg in args if not getattr(arg, "__pgqrs_context__", False)]
-    try:
-        return encode({"args": shown, **({"kwargs": kwargs} if kwargs else {})}, max_bytes=_MOST_INPUT_BYTES)
-    except SerializationError:
-        return None
+    """For a caller that awaits what is done already."""
 
 
 def in_body() -> bool:
     """True in the body of a workflow, which each replay runs again, and outside of its steps."""
     return current_context.get() is not None and current_body.get() is None
-
-
-def in_step() -> bool:
-    """True in the body of a step."""
-    return current_body.get() is not None
-
-
-async def _within(seconds: float, body: Awaitable[Any]) -> Any:
-    async with asyncio.timeout(seconds):
-        return await body
-
-
-async def _in_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    result = await in_thread(function, *args, **kwargs)
-    return await result if inspect.isawaitable(result) else result
 
 
 def _typed(function: Callable[[], T], kind: type[T]) -> Callable[[], Coroutine[Any, Any, T]]:

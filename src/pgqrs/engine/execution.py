@@ -5,36 +5,47 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from pgqrs.config import Config
 from pgqrs.db.claims import Claim
 from pgqrs.db.driver import Driver
 from pgqrs.db.history import Emission
 from pgqrs.db.tables.runs import RecordedStep, RunRow
-from pgqrs.db.writes import StepRecord, Write, Yielding
-from pgqrs.engine.branches import Branch, Place, branch_of, current_branch
+from pgqrs.db.writes import Ending, StepRecord, Write, Yielding
+from pgqrs.engine.branches import Branch, Place, branch_of, current_body, current_branch
 from pgqrs.engine.committer import Committer
+from pgqrs.engine.failures import FailedStep
 from pgqrs.engine.gathering import Gatherer
 from pgqrs.engine.heartbeat import Held
 from pgqrs.engine.observing import watching
+from pgqrs.engine.recorded_errors import Program, raised_again, record_of
 from pgqrs.engine.registry import Handler
-from pgqrs.errors import InvalidTransition, LeaseLost, NonDeterminism, RunCancelled
-from pgqrs.types import RunStatus, StepStatus
+from pgqrs.engine.resting import Resting
+from pgqrs.engine.signals import Halt, Suspend
+from pgqrs.errors import (
+    ConnectionFailed,
+    InvalidTransition,
+    LeaseLost,
+    NonDeterminism,
+    NotAllowedInStep,
+    PermanentError,
+    PgqrsError,
+)
+from pgqrs.types import StepStatus
+
+T = TypeVar("T")
 
 log = logging.getLogger("pgqrs.run")
 
-# A task of the handler that has not used the context yet may be about to: it gets this long before the run is put to
-# rest without it. Longer waits belong into steps.
-_GRACE_SECONDS = 1.0
-
-
-class Suspend(BaseException):
-    """The run waits, perhaps for days: unwind, and give up the lease. No `except Exception` stops it."""
+# Between two attempts to write something: each has asked the database for `retry_seconds` already.
+_AGAIN_SECONDS = 0.1
+# How long what was cancelled may take to end; then the run is given up without it.
+ABANDON_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +56,10 @@ class Wait:
     step: StepRecord
     until: datetime | None = None
     signal: str | None = None
-    children: bool = False
+    # The child whose end it waits for; `is_any` when that alone shall wake the run, however many others it waits for.
+    child: int | None = None
+    is_any: bool = False
     retry: bool = False
-
-
-@dataclass(slots=True)
-class FailedStep:
-    """A step that failed in this pass, and the error that its caller saw."""
-
-    record: StepRecord
-    error: BaseException
 
 
 class Execution:
@@ -66,36 +71,44 @@ class Execution:
         self.claim = claim
         self._fence = claim.fence
         self.handler = handler
+        self.program = Program.of(handler.function)
         self.db = db
         self.config = config
-        self.suspended = False
-        self.cancelled = False
-        self.lost = False
+        # Why the pass is over, when the handler was not asked.
+        self.halted: PgqrsError | None = None
+        # True when the worker gives its runs back: then a cancellation is the worker's.
+        self.handing_back = False
         self.failed: list[FailedStep] = []
         self._committer = committer
         # Asked before every step and every write: has the heartbeat renewed the lease in time?
-        self._held = held
+        self.held = held
         self._requested: set[str] = set()
+        # Steps that were called and not awaited yet.
+        self.unawaited: dict[str, None] = {}
         self._by_place = {(branch_of(s.step_id), s.ordinal): s for s in claim.steps.values() if s.ordinal >= 0}
-        # By branch: the ordinal of the last step on record. Made when somebody asks.
+        # By branch: the ordinal of the last recorded step. Made when asked for.
         self._furthest: dict[str, int] | None = None
-        self._waits: dict[str, Wait] = {}
-        self._blocked: list[asyncio.Future[None]] = []
         self._in_flight = 0
-        self._is_closed = False
         self._bodies: set[asyncio.Task[Any]] = set()
         self._landed: asyncio.Event | None = None
         self._live: dict[Branch, None] = {}
+        self._is_closed = False
         self._leased = held.since
         self._loop = committer.loop
+        # Those of its children whose end is not recorded.
+        self.open_children: set[int] = set()
         # How its children ended, asked for many at once.
         self.children: Gatherer[int, RunRow | None] | None = None
         self.meter, self.tracer = watching.meter, watching.tracer
         # The task that executes it.
         self.task: asyncio.Task[Any] | None = None
+        # Called with that task when it does not end although it was cancelled.
+        self.on_stuck: Callable[[asyncio.Task[Any]], None] | None = None
+        self._giving_up: asyncio.TimerHandle | None = None
         # For measuring how long something takes: seconds since no particular time.
         self.seconds = time.monotonic if db.clock.now() is None else self._clock_seconds
-        self.root = Branch("", self._live, None, self.settle_down)
+        self.resting = Resting(self)
+        self.root = Branch("", self._live, None, self.resting.look)
 
     # -- identity ----------------------------------------------------------------------------------------
 
@@ -103,14 +116,14 @@ class Execution:
         return current_branch.get() or self.root
 
     def place(self, name: str) -> Place:
-        """The next step of that name in the branch that asks; NonDeterminism when another one is on record there."""
-        if self._is_closed:
-            raise InvalidTransition(
-                f"run {self.claim.run_id} has ended this pass, and its context cannot be used any more; "
-                "await the tasks and join the threads that use it before the workflow returns"
+        """The next step of that name in the branch that asks; parks the run when another one is recorded there."""
+        self.check_usable()
+        body = current_body.get()
+        if body is not None:
+            raise NotAllowedInStep(
+                f"{name.partition(':')[0]!r} was called inside the body of step {body[0].step_id!r}, and a step is "
+                "recorded as a whole when it ends; call it in the workflow itself, before or after the step"
             )
-        if self.suspended:
-            raise Suspend
         branch = current_branch.get()
         if branch is None:
             # A thread that a plain handler started by itself: its steps come in no order, so only their names count.
@@ -119,25 +132,40 @@ class Execution:
             return Place(step_id, -1)
         place = branch.place(name)
         if not self.claim.steps:
-            # Nothing is on record that it could differ from.
+            # Nothing is recorded that it could differ from.
             return place
         step_id, ordinal = place
         recorded = self._by_place.get((branch.path, ordinal))
-        if recorded is not None and recorded.step_id != step_id:
-            raise NonDeterminism(
-                f"run {self.claim.run_id} asks for step {step_id!r} where {recorded.step_id!r} is on record: the "
-                "code has changed since; deploy the old code under this name, or reset the run"
-            )
+        if recorded is not None and recorded.step_id != step_id and not _is_new(branch, ordinal):
+            raise self.diverged(f"asks for step {step_id!r} where {recorded.step_id!r} is recorded")
         self._requested.add(step_id)
         return place
 
     def recorded(self, place: Place) -> RecordedStep | None:
+        self.unawaited.pop(place.step_id, None)
         return self.claim.steps.get(place.step_id)
+
+    def began_new(self, place: Place) -> None:
+        """A step is executed: what is recorded behind it in its branch is of an attempt that went another way.
+
+        Usually nothing is. But a step that failed and is run again, after a retry or a restart, may be followed by
+        what the handler did about its failure: those steps keep their results, and lose their places.
+        """
+        if place.ordinal < 0 or not self.claim.steps:
+            return
+        path = branch_of(place.step_id)
+        branch = next((each for each in (self.branch(), *self.branch().ancestors()) if each.path == path), None)
+        if branch is None:
+            return
+        behind = place.ordinal + 1
+        branch.new_from = behind if branch.new_from is None else min(branch.new_from, behind)
+        for parent in branch.ancestors():
+            parent.new_from = parent.ordinal if parent.new_from is None else parent.new_from
 
     def is_replaying(self) -> bool:
         """True while the branch that asks is at a place that an earlier pass went beyond.
 
-        It did if any step of that branch from here on is on record, in whatever state. Outside of the handler's
+        It did if any step of that branch from here on is recorded, in whatever state. Outside of the handler's
         branches, which is in the body of a step and in threads that a plain handler started, nothing is a replay.
         """
         branch = current_branch.get()
@@ -150,14 +178,20 @@ class Execution:
         return self._furthest.get(branch.path, -1) >= branch.ordinal
 
     def check_all_were_asked_for(self) -> None:
-        """At the end of the handler: a completed step of its main branch that nobody asked for was removed."""
+        """At the end of the handler: a completed step of its main branch that it did not ask for was removed."""
         for step in self.claim.steps.values():
             done = step.status is StepStatus.SUCCESS and not branch_of(step.step_id)
-            if done and step.step_id not in self._requested:
-                raise NonDeterminism(
-                    f"run {self.claim.run_id} ended without step {step.step_id!r}, which is on record: the code has "
-                    "changed since; deploy the old code under this name, or reset the run"
-                )
+            if done and step.step_id not in self._requested and not _is_new(self.root, step.ordinal):
+                raise self.diverged(f"ended without step {step.step_id!r}, which is recorded")
+
+    async def check_all_were_awaited(self) -> None:
+        """At the end of the handler: a step that was called and not awaited was never run."""
+        if self.unawaited and len(self._live) > 1:
+            # It may have been given to a task that has not had its first turn.
+            await asyncio.sleep(0)
+        if self.unawaited:
+            names = ", ".join(repr(step_id) for step_id in self.unawaited)
+            raise PermanentError(f"{names} was called and not awaited, so it never ran; write `await ctx.step(...)`")
 
     # -- time --------------------------------------------------------------------------------------------
 
@@ -171,30 +205,149 @@ class Execution:
 
     # -- writing -----------------------------------------------------------------------------------------
 
-    def write(self, step: StepRecord, emissions: Sequence[Emission] = ()) -> asyncio.Future[None]:
-        """Done when it is durable; what is emitted goes into the outbox with it."""
-        self.check_alive()
-        told = tuple(emissions) if emissions else ()
-        return self._committer.write(Write(self._fence, (step,), None, told, self.handler.name))
-
     async def record(self, step: StepRecord, emissions: Sequence[Emission] = ()) -> None:
-        """As `write`, and remembers when it turns out that the lease is lost."""
+        """Returns when it is durable; what is emitted goes into the outbox with it. Halt when it cannot be."""
+        self.check_alive()
+        write = Write(self._fence, (step,), None, tuple(emissions) if emissions else (), self.handler.name)
         try:
-            await self.write(step, emissions)
-        except LeaseLost:
-            self.lost = True
+            await self._committer.write(write)
+        except Exception as error:  # noqa: BLE001 - none of it is the handler's
+            await self.insisted(error, lambda: self._committer.write(write._replace(again=True)))
+
+    async def settle(self, end: Ending | Yielding, steps: tuple[StepRecord, ...]) -> None:
+        """Records how the pass ended. LeaseLost when the run is not ours any more."""
+        has_parent = self.claim.parent_run_id is not None
+        write = Write(self._fence, steps, end, workflow=self.handler.name, has_parent=has_parent)
+        try:
+            await self._committer.write(write)
+        except ConnectionFailed as error:
+            try:
+                await self.insisted(error, lambda: self._committer.write(write._replace(again=True)))
+            except Halt as halt:
+                raise halt.error from None
+
+    async def ask(self, call: Callable[[bool], Awaitable[T]], *, answers: tuple[type[Exception], ...] = ()) -> T:
+        """A store call of the pass; `call(again)` repeats it after an outage. Halt when there is no answer.
+
+        Of its errors only the `answers` are raised.
+        """
+        try:
+            return await call(False)  # noqa: FBT003 - the first time
+        except answers:
             raise
+        except Exception as error:  # noqa: BLE001 - none of it is the handler's
+            return await self.insisted(error, lambda: call(True), answers=answers)  # noqa: FBT003 - perhaps done
+
+    async def insisted(
+        self, error: Exception, again: Callable[[], Awaitable[T]], *, answers: tuple[type[Exception], ...] = ()
+    ) -> T:
+        """What could not be written is written again until the lease ends; the handler does not hear of it."""
+        while True:
+            if not isinstance(error, ConnectionFailed):
+                raise self.halt(error if isinstance(error, PgqrsError) else _unexpected(error))
+            if self.halted is not None or self.handing_back or not self.held.is_valid():
+                log.warning("run %d: the lease ended before this could be recorded: %s", self.claim.run_id, error)
+                raise self.lose()
+            await asyncio.sleep(_AGAIN_SECONDS)
+            try:
+                return await again()
+            except answers:
+                raise
+            except Exception as next_error:  # noqa: BLE001 - as above
+                error = next_error
+
+    async def fail(
+        self, record: StepRecord, error: BaseException, *, is_final: bool = False, branch: Branch | None = None
+    ) -> BaseException:
+        """Records that a step failed; gives the error that the handler gets, now and in every replay."""
+        text = self.error_text(error)
+        record = record._replace(status=StepStatus.ERROR, output=None, error=text)
+        await self.record(record)
+        return self.failure_of(record, is_final=is_final, branch=branch).with_traceback(error.__traceback__)
+
+    def failure_of(
+        self, record: StepRecord, *, is_final: bool = False, branch: Branch | None = None
+    ) -> BaseException:
+        """The recorded error of a step, as an object; remembered in case it leaves the handler."""
+        error = raised_again(record.error or "{}", program=self.program, step_id=record.step_id)
+        self.failed.append(FailedStep(record, error, branch or current_branch.get(), is_final))
+        return error
+
+    def failed_together(self, errors: Sequence[BaseException]) -> None:
+        """One of these errors is about to be raised in the place of all of them."""
+        given = {id(error) for error in errors}
+        for step in self.failed:
+            if id(step.error) in given:
+                step.beside = errors
+
+    def error_text(self, error: BaseException) -> str:
+        return record_of(error, program=self.program)
+
+    # -- is it still ours --------------------------------------------------------------------------------
+
+    def halt(self, error: PgqrsError) -> Halt:
+        """The pass is over; the first reason stays. Raise what this gives."""
+        if self.halted is None:
+            self.halted = error
+        return Halt(self.halted)
+
+    def diverged(self, what: str) -> Halt:
+        """The code and the record do not fit: the run is parked, and the handler's `except` does not hear of it."""
+        return self.halt(
+            NonDeterminism(
+                f"run {self.claim.run_id} {what}: the code has changed since; deploy the old code under this name, "
+                "or reset the run"
+            )
+        )
+
+    def lose(self) -> Halt:
+        """A write found that the lease is not ours any more."""
+        return self.halt(self._lease_lost())
+
+    def _lease_lost(self) -> LeaseLost:
+        return LeaseLost(f"run {self.claim.run_id} was leased again or cancelled; nothing more is done here")
+
+    def check_usable(self) -> None:
+        """Before anything new is asked for."""
+        if self.halted is not None:
+            raise Halt(self.halted)
+        if self._is_closed:
+            raise InvalidTransition(
+                f"run {self.claim.run_id} has ended this pass, and its context cannot be used any more; "
+                "await the tasks and join the threads that use it before the workflow returns"
+            )
+        if self.resting.suspended:
+            raise Suspend
 
     def check_alive(self) -> None:
-        if self.cancelled:
-            raise RunCancelled(self.claim.run_id)
-        if self.lost or not self._held.is_valid():
-            raise LeaseLost(f"run {self.claim.run_id} was leased again or cancelled; nothing more is done here")
+        if self.halted is not None:
+            raise Halt(self.halted)
+        if not self.held.is_valid():
+            raise self.lose()
+
+    @property
+    def is_lost(self) -> bool:
+        return isinstance(self.halted, LeaseLost)
+
+    @property
+    def is_unwinding(self) -> bool:
+        """True when a cancellation in the handler is the engine's."""
+        return self.halted is not None or self.resting.suspended or self.handing_back
 
     @property
     def is_alone(self) -> bool:
         """True when nothing but its own end can end a step of the handler: it has one branch, and no thread."""
         return len(self._live) == 1 and self.handler.is_async
+
+    # -- in flight ---------------------------------------------------------------------------------------
+
+    @property
+    def live(self) -> dict[Branch, None]:
+        return self._live
+
+    @property
+    def in_flight(self) -> int:
+        return self._in_flight
 
     def begin(self) -> None:
         self.check_alive()
@@ -208,14 +361,20 @@ class Execution:
 
     def _body_done(self, body: asyncio.Task[Any]) -> None:
         self._bodies.discard(body)
-        # Nobody may be left to ask for it.
+        # Its caller may be gone: then this is the only look at its error.
         if not body.cancelled():
             body.exception()
         self.finish()
 
+    def finish(self) -> None:
+        self._in_flight -= 1
+        if not self._in_flight and self._landed is not None:
+            self._landed.set()
+        self.resting.look()
+
     def abandon(self) -> None:
-        """The run is somebody else's, or about to be: nothing more begins here, and what is in flight is ended."""
-        self.lost = True
+        """The run is another worker's, or about to be: nothing more begins here, and what is in flight is ended."""
+        self.halt(self._lease_lost())
         for body in self._bodies:
             body.cancel()
 
@@ -226,37 +385,37 @@ class Execution:
 
     def _stop(self) -> None:
         # An outcome on its way to the database hears there whether the lease still held.
-        if not self._held.settling and self.task is not None:
+        if not self.held.settling and self.task is not None:
             self.abandon()
             self.task.cancel()
-
-    def close(self) -> None:
-        """Lets go of what refers back to it, so that it is gone at once and not when the garbage is collected."""
-        self._held.lost = self.task = self.children = None
-        self._live.clear()
-        self._is_closed = True
-        self.root.close()
-
-    def finish(self) -> None:
-        self._in_flight -= 1
-        if not self._in_flight and self._landed is not None:
-            self._landed.set()
-        if self._waits:
-            self.settle_down()
+            if self.on_stuck is not None:
+                self._giving_up = self._loop.call_later(ABANDON_SECONDS, self.on_stuck, self.task)
 
     async def wind_up(self) -> None:
         """The handler is done: what is still in flight finishes and is recorded, then its other tasks are ended."""
         while self._in_flight:
-            if self.lost:
-                self.abandon()
+            if self.halted is not None:
+                for body in self._bodies:
+                    body.cancel()
             self._landed = asyncio.Event()
-            await self._landed.wait()
-        if len(self._live) == 1:
-            return
-        tasks = [branch.task for branch in self._live if branch.task is not None]
+            if not await _in_time(self._landed.wait(), ABANDON_SECONDS if self.is_unwinding else None):
+                log.warning("run %d: a step does not end although it was cancelled", self.claim.run_id)
+                break
+        tasks = [branch.task for branch in self._live if branch.task is not None and branch is not self.root]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks and not await _in_time(asyncio.wait(tasks), ABANDON_SECONDS):
+            log.warning("run %d: a task of the handler does not end although it was cancelled", self.claim.run_id)
+
+    def close(self) -> None:
+        """Lets go of what refers back to it, so that it is gone at once and not when the garbage is collected."""
+        self._is_closed = True
+        self.held.lost = self.task = self.children = self.on_stuck = None
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+        self.resting.close()
+        self._live.clear()
+        self.root.close()
 
     @contextmanager
     def watched(self, place: Place) -> Iterator[None]:
@@ -266,8 +425,6 @@ class Execution:
         try:
             with nullcontext() if tracer is None else tracer.step(workflow, self.claim.run_id, place, 1):
                 yield
-        except LeaseLost:
-            raise
         except Exception:
             if meter is not None:
                 meter.stepped(workflow, StepStatus.ERROR, self.seconds() - began)
@@ -275,90 +432,21 @@ class Execution:
         if meter is not None:
             meter.stepped(workflow, StepStatus.SUCCESS, self.seconds() - began)
 
-    # -- waiting -----------------------------------------------------------------------------------------
 
-    async def wait(self, wait: Wait) -> None:
-        """Raises Suspend, when every other branch has come to rest too."""
-        self.note(wait)
-        branch = self.branch()
-        branch.engaged = True
-        branch.blocked += 1
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._blocked.append(future)
-        self.settle_down()
-        try:
-            await future
-        finally:
-            branch.blocked -= 1
-
-    def note(self, wait: Wait) -> None:
-        self._waits[wait.step.step_id] = wait
-
-    def settle_down(self) -> None:
-        """If nothing is in flight and every branch waits, put the run to rest."""
-        if self.suspended or not self._waits or self._in_flight:
-            return
-        parents = {branch.parent for branch in self._live}
-        leaves = [branch for branch in self._live if branch not in parents]
-        if any(leaf.engaged and not leaf.blocked for leaf in leaves):
-            return
-        if all(leaf.blocked for leaf in leaves):
-            self._rest()
-        else:
-            asyncio.get_running_loop().call_later(_GRACE_SECONDS, self._rest_if_still_quiet)
-
-    def _rest_if_still_quiet(self) -> None:
-        parents = {branch.parent for branch in self._live}
-        if not self._in_flight and all(b.blocked or not b.engaged for b in self._live if b not in parents):
-            self._rest()
-
-    def _rest(self) -> None:
-        self.suspended = True
-        for future in self._blocked:
-            if not future.done():
-                future.set_exception(Suspend())
-
-    def yielding(self) -> tuple[Yielding, tuple[StepRecord, ...]]:
-        """All waits of this pass as one: the earliest time, every signal, what to show to people."""
-        waits = list(self._waits.values())
-        times = [wait.until for wait in waits if wait.until is not None]
-        status = RunStatus.RUNNING if all(wait.retry for wait in waits) else RunStatus.PAUSED
-        return (
-            Yielding(
-                status,
-                run_at=min(times) if times else None,
-                # Nothing to wait for but somebody's word: look again now and then all the same.
-                delay=self.config.pause_check_interval_seconds,
-                waiting_for=", ".join(wait.label for wait in waits),
-                signals=tuple(wait.signal for wait in waits if wait.signal is not None),
-                children=any(wait.children for wait in waits),
-            ),
-            tuple(wait.step for wait in waits),
-        )
-
-    def steps_to_try_again(self, error: BaseException) -> tuple[StepRecord, ...]:
-        """The failed steps whose error has left the handler: the next attempt runs them anew."""
-        chain = _chain(error)
-        return tuple(
-            s.record._replace(status=StepStatus.PENDING, is_again=True) for s in self.failed if id(s.error) in chain
-        )
-
-    def failed_in(self, error: BaseException) -> str | None:
-        """The step that an error which has left the handler came from."""
-        chain = _chain(error)
-        return next((s.record.step_id for s in self.failed if id(s.error) in chain), None)
+def _is_new(branch: Branch, ordinal: int) -> bool:
+    return ordinal < 0 or (branch.new_from is not None and ordinal >= branch.new_from)
 
 
-def _chain(error: BaseException) -> set[int]:
-    """The error with its causes and, where TaskGroup has raised it, its parts; by identity."""
-    chain: set[int] = set()
-    links: list[BaseException | None] = [error]
-    while links:
-        link = links.pop()
-        if link is None or id(link) in chain:
-            continue
-        chain.add(id(link))
-        links += [link.__cause__, link.__context__]
-        if isinstance(link, BaseExceptionGroup):
-            links += link.exceptions
-    return chain
+def _unexpected(error: Exception) -> PgqrsError:
+    again = PgqrsError(f"{type(error).__name__}: {error}")
+    again.__cause__ = error
+    return again
+
+
+async def _in_time(work: Awaitable[Any], seconds: float | None) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await work
+    except TimeoutError:
+        return False
+    return True

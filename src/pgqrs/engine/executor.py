@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from pgqrs.config import Config
 from pgqrs.db.claims import Claim
 from pgqrs.db.driver import Driver
-from pgqrs.db.writes import Ending, Write, Yielding
+from pgqrs.db.writes import Ending, Yielding
 from pgqrs.engine.branches import current_branch, install_task_factory
 from pgqrs.engine.committer import Committer
 from pgqrs.engine.context import Context, current_context
-from pgqrs.engine.execution import Execution, Suspend
+from pgqrs.engine.execution import Execution
+from pgqrs.engine.failures import culprits, reopened
 from pgqrs.engine.heartbeat import Heartbeat, Held
 from pgqrs.engine.outcome import Outcome, failure
 from pgqrs.engine.plain import SyncContext
 from pgqrs.engine.registry import Handler
+from pgqrs.engine.signals import EngineSignal
 from pgqrs.engine.threads import in_thread
-from pgqrs.errors import LeaseLost, PermanentError, RunCancelled
+from pgqrs.errors import LeaseLost, PermanentError, StorePromoted
 from pgqrs.retry import RetryPolicy
 from pgqrs.serialization import encode
 from pgqrs.types import RunStatus
@@ -30,15 +33,36 @@ log = logging.getLogger("pgqrs.run")
 class Executor:
     """Runs handlers for one worker, each in the task that asks for it."""
 
-    def __init__(self, db: Driver, config: Config, committer: Committer, heartbeat: Heartbeat) -> None:
+    def __init__(
+        self,
+        db: Driver,
+        config: Config,
+        committer: Committer,
+        heartbeat: Heartbeat,
+        *,
+        on_stuck: Callable[[asyncio.Task[Any]], None] | None = None,
+    ) -> None:
+        """`on_stuck` is called with a task that does not end although its run was lost and it was cancelled."""
         self._db = db
         self._config = config
         self._committer = committer
         self._heartbeat = heartbeat
-        # True when whoever cancels a task wants its run handed back. Else a cancellation came out of the handler.
-        self.handing_back = False
+        self._executions: set[Execution] = set()
+        self._on_stuck = on_stuck
         self._loop = asyncio.get_running_loop()
         install_task_factory(self._loop)
+
+    def hand_back(self) -> None:
+        """From now on a cancelled task means that its run is handed back. Else the handler itself was cancelled."""
+        for execution in self._executions:
+            execution.handing_back = True
+
+    def abandon(self, task: asyncio.Task[Any]) -> None:
+        """The task does not end: nothing that it asks for is done any more, and its lease is not renewed."""
+        for execution in self._executions:
+            if execution.task is task:
+                execution.abandon()
+                self._heartbeat.let_go(execution.held)
 
     def hold(self, claim: Claim, *, since: float) -> Held:
         """The lease, asked for at `since`, is kept from now on, whether or not the run is executed yet."""
@@ -53,9 +77,10 @@ class Executor:
         """One pass, recorded: how it ended, and the error that left the handler.
 
         `once` is for direct calls: an error is the caller's, so the run ends in ERROR instead of being retried.
-        Raises LeaseLost when the run is somebody else's by now: then nothing is recorded.
+        Raises LeaseLost when the run is another worker's by now: then nothing is recorded.
         """
         execution = Execution(claim, handler, db=self._db, config=self._config, committer=self._committer, held=held)
+        self._executions.add(execution)
         try:
             if execution.meter is not None:
                 execution.meter.began(handler.name, claim.waited)
@@ -66,21 +91,23 @@ class Executor:
                 told.ended(outcome.end, error)
                 return outcome, error
         finally:
+            self._executions.discard(execution)
             self._heartbeat.let_go(held)
             execution.close()
 
     async def _execute(self, execution: Execution, held: Held, *, once: bool) -> tuple[Outcome, BaseException | None]:
         claim, workflow = execution.claim, execution.handler.name
         execution.task = asyncio.current_task(self._loop)
+        if execution.handler.is_async:
+            execution.root.task = execution.task
         held.lost = execution.on_lost
-        # It may have been lost before anybody could be told.
-        execution.check_alive()
+        execution.on_stuck = self._on_stuck
+        if not held.is_valid():
+            # It was lost before there was anything to tell.
+            raise execution.lose().error
         outcome, error = await self._outcome(execution, once=once)
         held.settling = True
-        has_parent = claim.parent_run_id is not None
-        await self._committer.write(
-            Write(claim.fence, outcome.steps, outcome.end, workflow=workflow, has_parent=has_parent)
-        )
+        await execution.settle(outcome.end, outcome.steps)
         if execution.meter is not None and isinstance(outcome.end, Ending):
             lasted = None if claim.started_at is None else (execution.now() - claim.started_at).total_seconds()
             execution.meter.finished(workflow, outcome.end.status, lasted)
@@ -88,48 +115,65 @@ class Executor:
 
     async def _outcome(self, execution: Execution, *, once: bool) -> tuple[Outcome, BaseException | None]:
         """Result or exception, as one value."""
+        error: BaseException | None = None
+        text = "null"
         try:
             text = await self._run(execution)
-        except asyncio.CancelledError:
-            lost = execution.lost
-            if not lost and not self.handing_back:
-                # Nobody cancelled it: it came out of the handler, like any other error.
-                await execution.wind_up()
-                return self._decided(execution, asyncio.CancelledError("raised by the handler"), once=once)
-            # Either the lease is lost, or we are to hand it back. Whoever takes it must find nobody at work on it;
-            # only a plain handler's thread goes on, until it next asks its context.
+        except BaseException as raised:  # noqa: BLE001 - a handler may raise anything
+            error = raised
+        is_cancelled = isinstance(error, asyncio.CancelledError)
+        if is_cancelled and execution.task is not None:
+            # Ours, and heard: what follows must not be taken for cancelled.
+            execution.task.uncancel()
+        if execution.handing_back and is_cancelled and execution.halted is None:
+            # The next worker must find no one at work on it; only a plain handler's thread continues, until it next
+            # asks its context.
             execution.abandon()
             await execution.wind_up()
-            if lost:
-                execution.check_alive()
             return Outcome(Yielding(RunStatus.PENDING)), None
-        except BaseException as error:  # noqa: BLE001 - a handler may raise anything
-            await execution.wind_up()
-            return self._decided(execution, error, once=once)
         await execution.wind_up()
-        return Outcome(Ending(RunStatus.SUCCESS, output=text)), None
+        if execution.halted is not None:
+            return self._halted(execution, once=once)
+        if execution.resting.suspended:
+            if error is not None and _is_unwound(error):
+                return Outcome(*execution.resting.yielding()), None
+            error = PermanentError(
+                "the handler swallowed its suspension (an `except BaseException` or a bare `except` around a wait?)"
+            )
+        if error is None:
+            return Outcome(Ending(RunStatus.SUCCESS, output=text)), None
+        if is_cancelled:
+            error = asyncio.CancelledError("raised by the handler")
+        return self._decided(execution, error, once=once)
+
+    def _halted(self, execution: Execution, *, once: bool) -> tuple[Outcome, BaseException | None]:
+        """The pass ended without an outcome of the handler's, whatever the handler did on the way out."""
+        error = execution.halted
+        if isinstance(error, LeaseLost | StorePromoted):
+            raise error
+        assert error is not None  # noqa: S101 - asked by the caller
+        return self._decided(execution, error, once=once)
 
     def _decided(
         self, execution: Execution, error: BaseException, *, once: bool
     ) -> tuple[Outcome, BaseException | None]:
-        if execution.suspended and _is_suspension(error):
-            end, steps = execution.yielding()
-            return Outcome(end, steps), None
-        if isinstance(error, LeaseLost | RunCancelled):
-            raise LeaseLost(f"run {execution.claim.run_id} is not ours any more; nothing was recorded") from error
+        claim = execution.claim
+        made_it_fail = culprits(execution.failed, error)
+        # A step that has used up its own attempts fails again in every attempt of the run.
+        is_final = once or any(step.is_final for step in made_it_fail)
         policy = execution.handler.options.retry or RetryPolicy()
-        policy = _with_attempts(policy, 1 if once else execution.claim.max_attempts)
-        end_: Ending | Yielding = failure(
+        end: Ending | Yielding = failure(
             error,
-            attempt=execution.claim.lease.attempts,
-            policy=policy,
+            attempt=claim.lease.attempts,
+            policy=policy.with_attempts(1 if is_final else claim.max_attempts),
             pause_seconds=self._config.pause_check_interval_seconds,
-            lease_seconds=execution.claim.lease_seconds,
-            step_id=execution.failed_in(error),
+            lease_seconds=claim.lease_seconds,
+            step_ids=[step.record.step_id for step in made_it_fail],
+            is_ours=execution.halted is not None,
         )
-        again = execution.steps_to_try_again(error) if isinstance(end_, Yielding) else ()
-        log.info("run %d: %s", execution.claim.run_id, end_.last_error or end_.status)
-        return Outcome(end_, again), error
+        again = reopened(made_it_fail) if isinstance(end, Yielding) else ()
+        log.info("run %d: %s", claim.run_id, end.last_error or end.status)
+        return Outcome(end, again), error
 
     async def _run(self, execution: Execution) -> str:
         """The handler's result as text; its arguments and its result are checked like everything else it does."""
@@ -149,20 +193,26 @@ class Executor:
             # What follows is the engine's own.
             current_branch.reset(tokens[0])
             current_context.reset(tokens[1])
-        if execution.suspended:
-            raise PermanentError(
-                "the handler swallowed its suspension (an `except BaseException` or a bare `except` around a wait?)"
-            )
+        if execution.resting.suspended or execution.halted is not None:
+            # Swallowed: what the handler returned is not its result.
+            return "null"
+        await execution.check_all_were_awaited()
         execution.check_all_were_asked_for()
         return encode(value, max_bytes=self._config.max_payload_bytes)
 
 
-def _is_suspension(error: BaseException) -> bool:
-    """Suspend itself, or a group of them as TaskGroup raises it."""
-    if isinstance(error, BaseExceptionGroup):
-        return any(_is_suspension(each) for each in error.exceptions)
-    return isinstance(error, Suspend)
-
-
-def _with_attempts(policy: RetryPolicy, max_attempts: int) -> RetryPolicy:
-    return RetryPolicy(max_attempts, policy.base, policy.cap, policy.jitter, policy.retry_on, policy.give_up_on)
+def _is_unwound(error: BaseException) -> bool:
+    """The engine's signal, or what became of it on the way out: in a group, or replaced by a `finally`."""
+    seen: set[int] = set()
+    links: list[BaseException | None] = [error]
+    while links:
+        link = links.pop()
+        if link is None or id(link) in seen:
+            continue
+        seen.add(id(link))
+        if isinstance(link, EngineSignal | asyncio.CancelledError):
+            return True
+        links += [link.__cause__, link.__context__]
+        if isinstance(link, BaseExceptionGroup):
+            links += link.exceptions
+    return False

@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from types import FrameType
 
-from pgqrs.engine.branches import Place
+from pgqrs.engine.branches import StepCall
 from pgqrs.engine.observing import Meter
 
 log = logging.getLogger("pgqrs.worker")
@@ -61,8 +61,8 @@ def _named(frame: FrameType | None) -> str | None:
     """The step, or else the handler, that this thread is in."""
     while frame is not None:
         # Only there: the locals of users' functions are none of our business.
-        if frame.f_code.co_name == "_attempt" and isinstance(place := frame.f_locals.get("place"), Place):
-            return f"step {place.step_id!r} of run {frame.f_locals['self'].run_id}"
+        if frame.f_code.co_name == "_body" and isinstance(call := frame.f_locals.get("call"), StepCall):
+            return f"step {call.place.step_id!r} of run {frame.f_locals['execution'].claim.run_id}"
         if frame.f_code.co_name == "_run" and (execution := frame.f_locals.get("execution")) is not None:
             return f"the handler of run {execution.claim.run_id}"
         frame = frame.f_back

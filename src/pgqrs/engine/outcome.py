@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import builtins
 import traceback
-from collections.abc import Callable
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pgqrs import errors
-from pgqrs.db.tables.runs import RecordedStep, RunRow
+from pgqrs.db.tables.runs import RunRow
 from pgqrs.db.writes import Ending, StepRecord, Yielding
+from pgqrs.engine.recorded_errors import message_of, storable
 from pgqrs.errors import (
-    ConnectionFailed,
     NonDeterminism,
     PauseError,
     PermanentError,
     SerializationError,
-    StepFailed,
     TransientError,
 )
 from pgqrs.retry import RetryPolicy
@@ -49,14 +46,18 @@ def failure(
     policy: RetryPolicy,
     pause_seconds: float,
     lease_seconds: float,
-    step_id: str | None = None,
+    step_ids: Sequence[str] = (),
+    is_ours: bool = False,
 ) -> Ending | Yielding:
-    """What an exception that left the handler means for its run."""
-    text, summary = described(error)
+    """What an exception that left the handler means for its run; `is_ours` is the engine's own trouble.
+
+    `step_ids` are the steps that it came from: a restart opens these again.
+    """
+    text, summary = described(error, step_ids)
     match error:
-        case PauseError():
+        case PauseError() if not is_ours:
             return Yielding(RunStatus.PAUSED, delay=pause_seconds, waiting_for=message_of(error) or "resume")
-        case NonDeterminism():
+        case NonDeterminism() if is_ours:
             return Yielding(
                 RunStatus.PAUSED,
                 delay=pause_seconds,
@@ -64,12 +65,12 @@ def failure(
                 last_error=summary,
             )
         case PermanentError() | SerializationError():
-            return _end(error, step_id)
-        case _ if attempt >= policy.max_attempts or not policy.retries(error):
-            return _end(error, step_id)
-        case ConnectionFailed():
-            # The database was away, and is back, or this could not be recorded. Had the worker died of it, the run
-            # would go on after a lease: it shall not wait for longer because the worker lived.
+            return _end(error, step_ids)
+        case _ if attempt >= policy.max_attempts or not (is_ours or policy.retries(error)):
+            return _end(error, step_ids)
+        case _ if is_ours:
+            # Something could not be recorded. Had the worker died of it, the run would continue after a lease: it
+            # shall not wait for longer because the worker lived.
             return _retry(min(policy.delay(attempt), lease_seconds), text, summary)
         case _:
             asked = asked_delay(error)
@@ -98,9 +99,9 @@ def without_handler(run: RunRow, *, now: datetime, grace_seconds: float) -> Endi
     return Yielding(RunStatus.PENDING, delay=delay, error=error, last_error=NO_HANDLER)
 
 
-def _end(error: BaseException, step_id: str | None) -> Ending:
-    text, summary = described(error)
-    signature = error_signature(type(error).__name__, message_of(error), step_id)
+def _end(error: BaseException, step_ids: Sequence[str]) -> Ending:
+    text, summary = described(error, step_ids)
+    signature = error_signature(type(error).__name__, message_of(error), step_ids[0] if step_ids else None)
     return Ending(RunStatus.ERROR, error=text, last_error=summary, signature=signature)
 
 
@@ -108,36 +109,11 @@ def _retry(seconds: float, text: str, summary: str) -> Yielding:
     return Yielding(RunStatus.RUNNING, delay=float(seconds), count_attempt=True, error=text, last_error=summary)
 
 
-def described(error: BaseException) -> tuple[str, str]:
+def described(error: BaseException, step_ids: Sequence[str] = ()) -> tuple[str, str]:
     """An error as JSON for the record, and as one line for people."""
     name = type(error).__name__
     message = message_of(error)
     trace = storable("".join(traceback.format_exception(error)))[-_MOST_TRACEBACK:]
-    text = encode({"type": name, "message": message, "traceback": trace})
+    steps = {"steps": list(step_ids)} if step_ids else {}
+    text = encode({"type": name, "message": message, "traceback": trace, **steps})
     return text, f"{name}: {message}" if message else name
-
-
-def message_of(error: BaseException) -> str:
-    """What it says. One that cannot even say that must not keep its run from being recorded."""
-    try:
-        return storable(str(error))[:_MOST_MESSAGE]
-    except Exception as broken:  # noqa: BLE001 - its `__str__` is the user's, and may do anything
-        return f"(its text could not be made: {type(broken).__name__})"
-
-
-def storable(text: str) -> str:
-    """Messages may quote anything; the record takes only what JSON and every database can hold."""
-    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
-
-
-def error_again(recorded: RecordedStep, handler: Callable[..., Any]) -> Exception:
-    """A step's recorded error as the class that the handler's own module knows under that name, else StepFailed."""
-    details = decode(recorded.error or "{}")
-    name, message = details.get("type", "Exception"), details.get("message", "")
-    known = getattr(handler, "__globals__", {})
-    candidate = known.get(name) or getattr(builtins, name, None) or getattr(errors, name, None)
-    if isinstance(candidate, type) and issubclass(candidate, Exception):
-        error = candidate.__new__(candidate)
-        error.args = (message,)
-        return error
-    return StepFailed(recorded.step_id, kind=name, message=message)

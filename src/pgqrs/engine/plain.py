@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextvars
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -10,9 +11,15 @@ from typing import Any
 from pgqrs.engine.branches import Branch, current_branch
 from pgqrs.engine.children import Child
 from pgqrs.engine.context import Context
-from pgqrs.engine.execution import Suspend
+from pgqrs.engine.execution import Execution
+from pgqrs.engine.racing import First, first, waiters
+from pgqrs.engine.signals import EngineSignal
 from pgqrs.engine.threads import start_thread
+from pgqrs.engine.waiting import Waiter
 from pgqrs.errors import ConfigError, InvalidTransition
+
+# True while `first` asks a plain handler's functions which waits they are about: then a wait is not begun.
+_only_named: contextvars.ContextVar[bool] = contextvars.ContextVar("pgqrs_only_named", default=False)
 
 
 class SyncContext:
@@ -31,53 +38,84 @@ class SyncContext:
         return self._context.cancelled
 
     @property
+    def step_key(self) -> str:
+        return self._context.step_key
+
+    @property
     def attributes(self) -> dict[str, Any]:
         return self._context.attributes
 
     def __getattr__(self, name: str) -> Any:
         verb = getattr(self._context, name)
+        execution = self._context._execution  # noqa: SLF001 - the other half of this class
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            branch = current_branch.get()
-
-            async def over_there() -> Any:
-                current_branch.set(branch)
-                result = await verb(*args, **kwargs)
-                return SyncChild(result, self._loop) if isinstance(result, Child) else result
-
-            return _over_there(over_there(), self._loop)
+            result = _awaited(lambda: verb(*args, **kwargs), execution, self._loop)
+            return SyncChild(result, self._loop) if isinstance(result, Child) else result
 
         return call
 
-    def gather(self, *functions: Callable[[], Any]) -> list[Any]:
+    def first(self, *functions: Callable[[], Any], **named: Callable[[], Any]) -> First:
+        """As in async handlers, with functions: `ctx.first(lambda: ctx.sleep(60), lambda: ctx.wait_for("go"))`."""
+        token = _only_named.set(True)
+        try:
+            waits = tuple(map(_called, functions))
+            by_name = {name: _called(function) for name, function in named.items()}
+        finally:
+            _only_named.reset(token)
+        execution = self._context._execution  # noqa: SLF001 - the other half of this class
+
+        async def race() -> First:
+            return await first(execution, execution.place("first"), waiters(waits, by_name))
+
+        winner: First = _awaited(race, execution, self._loop)
+        return winner
+
+    def gather(self, *functions: Callable[[], Any], return_exceptions: bool = False) -> list[Any]:
         """Calls the functions side by side, each in a thread and a branch of its own; their results in order.
 
-        All of them come to an end, or to a wait, before the first error is raised.
+        All of them come to an end, or to a wait, before the first error is raised; with `return_exceptions` errors
+        are among the results instead.
         """
         for function in functions:
             if not callable(function):
                 raise ConfigError("in a plain handler gather takes functions: ctx.gather(lambda: ..., lambda: ...)")
-        here = current_branch.get()
+        execution = self._context._execution  # noqa: SLF001 - the other half of this class
+        parent = current_branch.get() or execution.root
 
         async def branches() -> list[Branch]:
-            parent = here or self._context._execution.root  # noqa: SLF001 - the other half of this class
+            execution.check_usable()
+            # It waits for its branches from now on: when they all wait, so does the run.
+            parent.joining = True
             return [parent.child() for _ in functions]
 
         threads = [
             start_thread(self._in_branch, function, branch)
             for function, branch in zip(functions, _over_there(branches(), self._loop), strict=True)
         ]
-        errors = [error for thread in threads if (error := thread.exception()) is not None]
-        for error in sorted(errors, key=lambda error: not isinstance(error, Suspend)):
-            raise error
-        return [thread.result() for thread in threads]
+        results = [thread.result() for thread in threads]
+        parent.joining = False
+        errors = [error for _, error in results if error is not None]
+        for error in sorted(errors, key=lambda error: not isinstance(error, EngineSignal)):
+            if not return_exceptions or not isinstance(error, Exception):
+                raise error
+        return [error or value for value, error in results]
 
-    def _in_branch(self, function: Callable[[], Any], branch: Branch) -> Any:
+    def _in_branch(self, function: Callable[[], Any], branch: Branch) -> tuple[Any, BaseException | None]:
         current_branch.set(branch)
         try:
-            return function()
+            return function(), None
+        except BaseException as error:  # noqa: BLE001 - raised again by `gather`, which has all of them
+            branch.error = error
+            return None, error
         finally:
             self._loop.call_soon_threadsafe(branch.end)
+
+
+def _called(function: Callable[[], Any]) -> Any:
+    if not callable(function):
+        raise ConfigError("in a plain handler first takes functions: ctx.first(lambda: ctx.sleep(60), ...)")
+    return function()
 
 
 class SyncChild:
@@ -89,13 +127,24 @@ class SyncChild:
         self.run_id = child.run_id
 
     def result(self) -> Any:
-        branch = current_branch.get()
+        return _awaited(self._child.result, self._child.execution, self._loop)
 
-        async def over_there() -> Any:
-            current_branch.set(branch)
-            return await self._child.result()
 
-        return _over_there(over_there(), self._loop)
+def _awaited(verb: Callable[[], Any], execution: Execution, loop: asyncio.AbstractEventLoop) -> Any:
+    """What the verb gives, called and awaited on the event loop in the branch that asks here."""
+    branch, only_named = current_branch.get(), _only_named.get()
+
+    async def over_there() -> Any:
+        current_branch.set(branch)
+        asked = verb()
+        return asked if only_named and isinstance(asked, Waiter) else await asked
+
+    try:
+        return _over_there(over_there(), loop)
+    except concurrent.futures.CancelledError:
+        # An Exception, unlike the cancellation it stands for: no handler's `except` is to see it.
+        execution.check_usable()
+        raise asyncio.CancelledError from None
 
 
 def _over_there(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine
@@ -10,6 +11,8 @@ from typing import Any
 
 from pgqrs.db.claims import Claim
 from pgqrs.engine.heartbeat import Held
+
+log = logging.getLogger("pgqrs.worker")
 
 # A worker holds ahead what it is going to begin within this time at its present pace. So a quick one leases in
 # large batches and never waits for them, and a slow one leaves to others what it cannot begin itself.
@@ -30,6 +33,8 @@ class Slots:
         self.size = size
         self.running: dict[asyncio.Task[None], Claim] = {}
         self.ready: deque[tuple[Claim, Held]] = deque()
+        # Given up, and still there.
+        self.stuck: set[asyncio.Task[None]] = set()
         # False: what is ready is handed back, not begun.
         self.open = True
         # The last lease gave all that it was asked for, or something here has become due again: ask once more.
@@ -68,7 +73,29 @@ class Slots:
             self.running[task] = claim
             task.add_done_callback(self._done)
 
+    def release(self, task: asyncio.Task[None]) -> None:
+        """Frees the slot of a task that does not end although it was cancelled."""
+        if (claim := self.running.get(task)) is not None:
+            log.error(
+                "run %d: its handler was cancelled and does not end (does it stop CancelledError?); its slot is free "
+                "again, but what it does continues in this process",
+                claim.run_id,
+            )
+            self.stuck.add(task)
+            self._freed_by(task)
+
     def _done(self, task: asyncio.Task[None]) -> None:
+        claim = self.running.get(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            run_id = 0 if claim is None else claim.run_id
+            log.error(
+                "run %d: its task ended unexpectedly; the run continues when its lease ends", run_id, exc_info=error
+            )
+        self.stuck.discard(task)
+        if claim is not None:
+            self._freed_by(task)
+
+    def _freed_by(self, task: asyncio.Task[None]) -> None:
         del self.running[task]
         self._pace.count()
         self._begin()

@@ -40,6 +40,17 @@ def start_thread(function: Callable[..., Any], *args: Any) -> Future[Any]:
 
 async def in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The function's result; it sees the caller's context variables."""
-    context = contextvars.copy_context()
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_pool, lambda: context.run(function, *args, **kwargs))
+    result, error = await asyncio.wrap_future(start_thread(caught, function, args, kwargs))
+    if error is not None:
+        raise error
+    return result
+
+
+def caught(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, BaseException | None]:
+    """The result and the error, as values: a future refuses to hold a StopIteration, and its waiter would hang."""
+    try:
+        return function(*args, **kwargs), None
+    except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+        return None, error

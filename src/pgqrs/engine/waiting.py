@@ -1,68 +1,149 @@
-"""Waiting for time, a person or a signal: nothing is held meanwhile, and a replay goes on where the record says."""
+"""Waiting for time, a person or a signal: a waiting run holds nothing, and a replay finds its answer recorded."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine, Generator
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from pgqrs.db import claims
 from pgqrs.db.writes import StepRecord
 from pgqrs.engine.branches import Place, outside
 from pgqrs.engine.execution import Execution, Wait
-from pgqrs.engine.outcome import described
+from pgqrs.engine.steps import read
 from pgqrs.errors import WaitTimeout
 from pgqrs.serialization import decode, encode
 from pgqrs.types import StepStatus
 
 
-async def sleep(execution: Execution, place: Place, length: timedelta) -> None:
+class Answer(NamedTuple):
+    """What a wait has come to: a value, or the error that is raised in its place."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+    def given(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class Waiter(Coroutine[Any, Any, Any]):
+    """What `ctx.sleep`, `wait_for`, `pause` and `child.result` return: to be awaited, or given to `ctx.first`.
+
+    A coroutine, so that `create_task` and `gather` take it; its own class, so that `first` can look without waiting.
+    """
+
+    def __init__(
+        self, execution: Execution, place: Place, look: Callable[[], Coroutine[Any, Any, Answer | Wait]]
+    ) -> None:
+        self.execution = execution
+        self.place = place
+        # The answer, or what to wait for.
+        self.look = look
+        self._inner: Coroutine[Any, Any, Any] | None = None
+        execution.unawaited[place.step_id] = None
+
+    async def _wait(self) -> Any:
+        answer = await self.look()
+        if isinstance(answer, Wait):
+            await self.execution.resting.wait(answer)
+        return answer.given()
+
+    def _begun(self) -> Coroutine[Any, Any, Any]:
+        if self._inner is None:
+            self._inner = self._wait()
+        return self._inner
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._begun().__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._begun().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._begun().throw(*error)
+
+    def close(self) -> None:
+        if self._inner is not None:
+            self._inner.close()
+
+
+def sleep(execution: Execution, place: Place, length: timedelta) -> Waiter:
     """Until the time that was fixed when this was first asked for."""
-    recorded = execution.recorded(place)
-    if recorded is not None and recorded.status is StepStatus.SUCCESS:
-        return
-    until = decode(recorded.output, datetime) if recorded and recorded.output else execution.now() + length
-    if until > execution.now():
-        record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, output=encode(until))
-        await execution.wait(Wait(f"sleep until {until:%Y-%m-%d %H:%M:%S}", record, until=until))
-    await execution.record(StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=encode(until)))
+
+    async def look() -> Answer | Wait:
+        recorded = execution.recorded(place)
+        if recorded is not None and recorded.status is StepStatus.SUCCESS:
+            return Answer()
+        until = decode(recorded.output, datetime) if recorded and recorded.output else execution.now() + length
+        if until > execution.now():
+            record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, output=encode(until))
+            return Wait(f"sleep until {until:%Y-%m-%d %H:%M:%S}", record, until=until)
+        await execution.record(StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=encode(until)))
+        return Answer()
+
+    return Waiter(execution, place, look)
 
 
-async def pause(execution: Execution, place: Place, message: str) -> Any:
-    """Until somebody resumes the run; gives the data that they resume it with."""
-    recorded = execution.recorded(place)
-    if recorded is not None and recorded.status is StepStatus.SUCCESS:
-        return decode(recorded.output or "null")
-    record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED)
-    await execution.wait(Wait(message, record))
-    raise AssertionError("a wait does not return")
+def pause(execution: Execution, place: Place, message: str) -> Waiter:
+    """Until a person resumes the run; gives the data that the run is resumed with."""
+
+    async def look() -> Answer | Wait:
+        recorded = execution.recorded(place)
+        if recorded is not None and recorded.status is StepStatus.SUCCESS:
+            return Answer(decode(recorded.output or "null"))
+        return Wait(message, StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED))
+
+    return Waiter(execution, place, look)
 
 
-async def wait_for(execution: Execution, place: Place, name: str, *, seconds: float | None, as_type: Any) -> Any:
+def wait_for(execution: Execution, place: Place, name: str, *, seconds: float | None, as_type: Any) -> Waiter:
     """The oldest unread signal of that name; WaitTimeout after so many seconds."""
-    recorded = execution.recorded(place)
-    if recorded is not None and recorded.status is StepStatus.SUCCESS:
-        return decode(recorded.output or "null", as_type)
-    if recorded is not None and recorded.status is StepStatus.ERROR:
-        raise WaitTimeout(f"no signal {name!r} came in time")
+
+    async def look() -> Answer | Wait:
+        recorded = execution.recorded(place)
+        if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):
+            return replay(execution, place, as_type)
+        payload = await _signal(execution, place, name)
+        if payload is not None:
+            return Answer(read(execution, place, payload, as_type))
+        until = decode(recorded.output, datetime) if recorded and recorded.output else None
+        if until is None and seconds is not None:
+            until = execution.now() + timedelta(seconds=seconds)
+        if until is not None and until <= execution.now():
+            record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR)
+            return Answer(error=await execution.fail(record, WaitTimeout(f"no signal {name!r} came in time")))
+        output = None if until is None else encode(until)
+        record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, output=output)
+        return Wait(name, record, until=until, signal=name)
+
+    return Waiter(execution, place, look)
+
+
+def replay(execution: Execution, place: Place, as_type: Any) -> Answer:
+    """A recorded answer."""
+    recorded = execution.claim.steps[place.step_id]
+    if recorded.status is StepStatus.SUCCESS:
+        return Answer(read(execution, place, recorded.output, as_type))
+    record = StepRecord(
+        place.step_id, place.ordinal, StepStatus.ERROR, error=recorded.error, attempts=recorded.attempts
+    )
+    return Answer(error=execution.failure_of(record))
+
+
+async def _signal(execution: Execution, place: Place, name: str) -> str | None:
     pending = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED)
+    payload: str | None
     execution.begin()
     try:
-        held, payload = await outside(claims.take_signal(execution.db, execution.claim.fence, pending, name=name))
+        held, payload = await execution.ask(
+            lambda again: outside(
+                claims.take_signal(execution.db, execution.claim.fence, pending, name=name, again=again)
+            )
+        )
     finally:
         execution.finish()
     if not held:
-        execution.lost = True
-        execution.check_alive()
-    if payload is not None:
-        return decode(payload, as_type)
-    until = decode(recorded.output, datetime) if recorded and recorded.output else None
-    if until is None and seconds is not None:
-        until = execution.now() + timedelta(seconds=seconds)
-    if until is not None and until <= execution.now():
-        text, _ = described(WaitTimeout(f"no signal {name!r} came in time"))
-        await execution.record(StepRecord(place.step_id, place.ordinal, StepStatus.ERROR, error=text))
-        raise WaitTimeout(f"no signal {name!r} came in time")
-    output = None if until is None else encode(until)
-    record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, output=output)
-    await execution.wait(Wait(name, record, until=until, signal=name))
-    raise AssertionError("a wait does not return")
+        raise execution.lose()
+    return payload

@@ -17,6 +17,7 @@ from pgqrs.db.tables import runs, workers
 from pgqrs.db.tables.messages import Source
 from pgqrs.db.writes import Ending, Write, Yielding
 from pgqrs.engine.committer import Committer
+from pgqrs.engine.execution import ABANDON_SECONDS
 from pgqrs.engine.executor import Executor
 from pgqrs.engine.heartbeat import Heartbeat, Held
 from pgqrs.engine.janitor import Janitor
@@ -89,7 +90,7 @@ class WorkerLoop:
             told_to_stop=lambda: loop.call_soon_threadsafe(self.stop),
         )
         self._committer = Committer(db, served=lambda: self.service.queue_ids)
-        self._executor = Executor(db, config, self._committer, self._heartbeat)
+        self._executor = Executor(db, config, self._committer, self._heartbeat, on_stuck=self._slots.release)
         # What else has to be done, by any worker: nobody leads.
         self._scheduler = Scheduler(db, config)
         self._roles = self._make_roles()
@@ -137,6 +138,7 @@ class WorkerLoop:
             self._db.hints.watchers.remove(self._heartbeat.heard)
             for role in self._roles:
                 role.stop()
+            await self._end_handlers()
             if not await _within(_FAREWELL_SECONDS, asyncio.ensure_future(self._say_goodbye(roles))):
                 log.warning("the database does not answer: what could not be handed back comes back with its lease")
                 self._heartbeat.stop()
@@ -146,7 +148,7 @@ class WorkerLoop:
 
     async def _say_goodbye(self, roles: Sequence[asyncio.Task[None]]) -> None:
         self._leave()
-        await self._hand_back_the_rest()
+        await self._write_the_rest()
         await asyncio.gather(*roles, return_exceptions=True)
         await asyncio.to_thread(self._heartbeat.close)
         await _quietly(workers.stop(self._db, self.worker_id))
@@ -220,7 +222,8 @@ class WorkerLoop:
     async def close(self) -> None:
         """After `run_until_idle`: the thread and the worker's row."""
         self._leave()
-        await self._hand_back_the_rest()
+        await self._end_handlers()
+        await self._write_the_rest()
         await asyncio.to_thread(self._heartbeat.close)
         await _quietly(workers.stop(self._db, self.worker_id))
 
@@ -368,20 +371,36 @@ class WorkerLoop:
         if handed:
             self._db.hints.announce(self.service.queue_ids)
 
-    async def _hand_back_the_rest(self) -> None:
-        """At once, and without counting the attempt: whoever is there takes over."""
+    async def _end_handlers(self) -> None:
+        """What still runs is cancelled and handed back, without counting the attempt: another worker takes over."""
         await _quietly(self._hand_back_ready())
         # A task that is cancelled before it began would hand nothing back.
         await asyncio.sleep(0)
-        self._executor.handing_back = True
-        unfinished = list(self._slots.running)
+        self._executor.hand_back()
+        unfinished = dict(self._slots.running)
         for task in unfinished:
             task.cancel()
-        await asyncio.gather(*unfinished, return_exceptions=True)
-        # An outcome whose task was cancelled is written all the same; until then its run is held.
+        if not unfinished:
+            return
+        _, stuck = await asyncio.wait(unfinished, timeout=ABANDON_SECONDS)
+        for task in stuck:
+            # Its context refuses everything from now on, so the run can be handed back without it.
+            self._slots.release(task)
+            self._executor.abandon(task)
+        back = Yielding(RunStatus.PENDING)
+        written = [self._committer.write(Write(unfinished[task].fence, end=back)) for task in stuck]
+        await _quietly(asyncio.gather(*written, return_exceptions=True))
+        self._db.hints.announce(self.service.queue_ids)
+
+    async def _write_the_rest(self) -> None:
+        """An outcome whose task was cancelled is written all the same; until then its run is held."""
         await _quietly(self._committer.drain())
-        if unfinished:
-            self._db.hints.announce(self.service.queue_ids)
+        self._db.hints.announce(self.service.queue_ids)
+
+    @property
+    def has_stuck_handlers(self) -> bool:
+        """True when code of a handler continues although it was cancelled: only the end of the process ends it."""
+        return bool(self._slots.stuck)
 
 
 async def _within(seconds: float, task: asyncio.Future[Any]) -> bool:

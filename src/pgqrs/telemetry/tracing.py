@@ -20,9 +20,9 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from pgqrs import __version__
 from pgqrs.db.tables.runs import origin
 from pgqrs.db.writes import Ending, Yielding
-from pgqrs.engine.execution import Suspend
 from pgqrs.engine.observing import Origin
-from pgqrs.errors import LeaseLost, RunCancelled
+from pgqrs.engine.signals import EngineSignal
+from pgqrs.errors import LeaseLost
 from pgqrs.serialization import encode
 from pgqrs.types import RunStatus
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 # Ways out of a step or a pass that are no failures of the user's code.
-_NO_FAILURES = (asyncio.CancelledError, Suspend, LeaseLost, RunCancelled)
+_NO_FAILURES: tuple[type[BaseException], ...] = (asyncio.CancelledError, EngineSignal)
 
 
 class OtelTracer:
@@ -97,6 +97,8 @@ class _Scope:
     A class, and not a generator: there is one for each step, and it takes a third of the time.
     """
 
+    _no_failures = _NO_FAILURES
+
     def __init__(self, tracer: OtelTracer, span: Span) -> None:
         self._tracer = tracer
         self._span = span
@@ -109,7 +111,7 @@ class _Scope:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         detach(self._token)
-        if error is not None and not isinstance(error, _NO_FAILURES):
+        if error is not None and not isinstance(error, self._no_failures):
             self._tracer.mark_failed(self._span, error)
         self._span.end()
 
@@ -130,7 +132,9 @@ class _Trigger(_Scope, Origin):
 
 
 class _Pass(_Scope):
-    """Around one execution of a run."""
+    """Around one execution of a run. To lose a run is no failure of its code."""
+
+    _no_failures = (*_NO_FAILURES, LeaseLost)
 
     def ended(self, end: Ending | Yielding, error: BaseException | None) -> None:
         self._span.set_attribute("pgqrs.status", str(end.status))

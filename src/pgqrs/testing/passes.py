@@ -15,10 +15,10 @@ from pgqrs.db.tables.messages import Lease
 from pgqrs.db.tables.runs import RecordedStep
 from pgqrs.db.writes import Write
 from pgqrs.engine.branches import outside
-from pgqrs.engine.execution import Suspend
 from pgqrs.engine.executor import Executor
 from pgqrs.engine.heartbeat import Held
 from pgqrs.engine.registry import Handler
+from pgqrs.engine.signals import EngineSignal, Halt, Suspend
 from pgqrs.testing.steps import DONE, Asked, Body, Observed, watched
 
 # So often the loop turns before a branch that went beyond its record ends the pass: by then the others have asked for
@@ -26,7 +26,7 @@ from pgqrs.testing.steps import DONE, Asked, Body, Observed, watched
 _TURNS = 100
 
 
-class Beyond(BaseException):
+class Beyond(EngineSignal):
     """The handler asked for something that is not on record. No `except Exception` of its own stops it."""
 
 
@@ -63,12 +63,14 @@ async def passed(
 
 async def _run(executor: Executor, execution: Observed) -> Pass:
     execution.task = asyncio.current_task()
+    if execution.handler.is_async:
+        execution.root.task = execution.task
     output: str | None = None
     error: BaseException | None = None
     try:
         output = await executor._run(execution)  # noqa: SLF001 - the same steps as in a worker, without the recording
-    except (Beyond, Suspend, BaseExceptionGroup, Exception) as raised:  # noqa: BLE001 - a handler may raise anything
-        error = raised
+    except (EngineSignal, BaseExceptionGroup, Exception) as raised:  # noqa: BLE001 - a handler may raise anything
+        error = raised.error if isinstance(raised, Halt) else raised
     went_beyond = error is not None and _is_beyond(error)
     missing = execution.not_asked_for()
     execution.abandon()

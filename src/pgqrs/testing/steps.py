@@ -12,17 +12,17 @@ import functools
 import inspect
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from pgqrs.db.database import Transaction
 from pgqrs.engine.branches import Place, branch_of
 from pgqrs.engine.context import Context, current_context
-from pgqrs.engine.context import _small_input as small_input
 from pgqrs.engine.execution import Execution
 from pgqrs.engine.plain import SyncContext
 from pgqrs.engine.registry import Handler, shape_of
+from pgqrs.engine.signals import EngineSignal
+from pgqrs.engine.steps import small_input
 from pgqrs.retry import RetryPolicy
 from pgqrs.types import StepStatus
 
@@ -30,7 +30,7 @@ from pgqrs.types import StepStatus
 DONE = frozenset({StepStatus.SUCCESS, StepStatus.ERROR})
 
 
-class Killed(BaseException):
+class Killed(EngineSignal):
     """The worker is dead: its code goes no further. No `except Exception` stops it."""
 
 
@@ -122,24 +122,6 @@ class _WatchedContext(Context):
     def _seen(self, step_id: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return self._watcher.body(Body(self.run_id, self.workflow, step_id, function))
 
-    async def _attempt(  # noqa: PLR0917 - as in the class above
-        self,
-        place: Place,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        retry: RetryPolicy,
-        seconds: float | None,
-        attempts: int,
-    ) -> Any:
-        seen = self._seen(place.step_id, function)
-        return await super()._attempt(place, seen, args, kwargs, retry, seconds, attempts)
-
-    async def _transaction(self, place: Place, work: Callable[[Transaction], Coroutine[Any, Any, Any]]) -> Any:
-        recorded = self._execution.recorded(place)
-        is_done = recorded is not None and recorded.status in DONE
-        return await super()._transaction(place, work if is_done else self._seen(place.step_id, work))
-
     def progress(self, done: int, total: int | None = None, note: str = "") -> Awaitable[None]:
         if isinstance(self._execution, Observed):
             # There is no database, and no person to show it to.
@@ -150,9 +132,9 @@ class _WatchedContext(Context):
         await self._watcher.met(workflow)
         return await super()._spawn_one(place, workflow, params)
 
-    async def _map(self, workflow: str, items: list[Any], limit: int | None) -> list[Any]:
+    async def _map(self, workflow: str, items: list[Any], limit: int | None, return_exceptions: bool) -> list[Any]:  # noqa: FBT001 - as in the class above
         await self._watcher.met(workflow)
-        return await super()._map(workflow, items, limit)
+        return await super()._map(workflow, items, limit, return_exceptions)
 
 
 async def _nothing() -> None:

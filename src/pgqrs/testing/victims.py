@@ -104,7 +104,7 @@ class InProcess:
 
         async def killed() -> None:
             handlers = worker._loop._slots.running  # noqa: SLF001 - no verb of a worker is as rude as this
-            worker._loop._executor.handing_back = True  # noqa: SLF001 - a cancellation is ours, not the handler's
+            worker._loop._executor.hand_back()  # noqa: SLF001 - a cancellation is ours, not the handler's
             for task in [*handlers, work]:
                 task.cancel()
             for _ in range(_TURNS):

@@ -1,0 +1,63 @@
+"""`ctx.map`: one child per item, so many at a time; when one ends, the next begins."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from pgqrs.engine.branches import outside
+from pgqrs.engine.children import Child, spawn
+from pgqrs.engine.execution import Execution, Wait
+from pgqrs.engine.waiting import Answer, Waiter
+from pgqrs.errors import ConfigError
+
+
+def check_limit(limit: int | None) -> None:
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise ConfigError(f"`limit` of ctx.map must be a positive whole number, got {limit!r}")
+
+
+async def map_(
+    execution: Execution, workflow: str, items: list[Any], limit: int | None, *, return_exceptions: bool
+) -> list[Any]:
+    """How many begin together is decided once: a replay finds it in the record of each `spawn`."""
+    answers: dict[int, Answer] = {}
+    running: dict[int, Waiter] = {}
+    begun = 0
+    most = len(items) if limit is None else limit
+    while len(answers) < len(items):
+        if begun < len(items) and len(running) < most:
+            children = await _begin(execution, workflow, items[begun : begun + most - len(running)])
+            running |= {begun + number: child.result() for number, child in enumerate(children)}
+            begun += len(children)
+        ended = await _ended(execution, running, is_any=begun < len(items))
+        answers |= ended
+        for number in ended:
+            del running[number]
+    errors = [answer.error for answer in answers.values() if answer.error is not None]
+    if return_exceptions:
+        return [answers[number].error or answers[number].value for number in range(len(items))]
+    if errors:
+        execution.failed_together(errors)
+    return [answers[number].given() for number in range(len(items))]
+
+
+async def _begin(execution: Execution, workflow: str, items: list[Any]) -> list[Child]:
+    return await spawn(execution, execution.place("spawn"), workflow, items)
+
+
+async def _ended(execution: Execution, running: dict[int, Waiter], *, is_any: bool) -> dict[int, Answer]:
+    """Those that have ended; waits for one, or for all when no other is to begin."""
+    ended: dict[int, Answer] = {}
+    waits: list[Wait] = []
+    # Together, so that the children's ends are read in one query; outside, as the handler's branches are counted.
+    tasks = [outside(waiter.look()) for waiter in running.values()]
+    for number, looked in zip(running, await asyncio.gather(*tasks), strict=True):
+        if isinstance(looked, Wait):
+            waits.append(looked)
+        else:
+            ended[number] = looked
+    if waits and not (is_any and ended):
+        await execution.resting.wait(*(replace(wait, is_any=is_any) for wait in waits))
+    return ended

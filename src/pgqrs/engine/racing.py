@@ -1,0 +1,73 @@
+"""`ctx.first`: the first of several waits to come to an end. Its winner is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from pgqrs.db.writes import StepRecord
+from pgqrs.engine.branches import Place
+from pgqrs.engine.execution import Execution, Wait
+from pgqrs.engine.waiting import Answer, Waiter
+from pgqrs.errors import ConfigError
+from pgqrs.serialization import decode, encode
+from pgqrs.types import StepStatus
+
+_ENDED = (StepStatus.SUCCESS, StepStatus.ERROR)
+
+
+class First(NamedTuple):
+    """Which wait of `ctx.first` won: its number, or its name where the waits were named; and what it gave."""
+
+    key: int | str
+    value: Any
+
+
+def waiters(given: tuple[Any, ...], named: Mapping[str, Any]) -> dict[int | str, Waiter]:
+    """The waits of one call, by number or name."""
+    found: dict[int | str, Any] = dict(enumerate(given))
+    found.update(named)
+    if not found:
+        raise ConfigError("ctx.first needs at least one wait, such as ctx.sleep(60) or ctx.wait_for('approval')")
+    for key, each in found.items():
+        if not isinstance(each, Waiter):
+            raise ConfigError(
+                f"ctx.first takes waits (ctx.sleep, wait_for, pause, child.result()), and argument {key!r} is "
+                f"{type(each).__name__}; run a step as a child workflow to race it"
+            )
+    return found
+
+
+async def first(execution: Execution, place: Place, given: Mapping[int | str, Waiter]) -> First:  # noqa: RET503 - a wait does not return
+    """Looks at each in turn, so that at most one comes to an end: no signal is taken by a wait that loses."""
+    recorded = execution.recorded(place)
+    for each in given.values():
+        execution.unawaited.pop(each.place.step_id, None)
+    if recorded is not None and recorded.status is StepStatus.SUCCESS:
+        key = decode(recorded.output or "null")
+        winner = given.get(key)
+        if winner is None:
+            raise execution.diverged(f"has recorded {key!r} as the winner of {place.step_id!r}, and asks without it")
+        return First(key, _answer(await winner.look()).given())
+    waits: list[Wait] = []
+    # One whose end is recorded has won, though this was not written before the worker was lost.
+    for key, each in sorted(given.items(), key=lambda item: not _has_ended(execution, item[1])):
+        looked = await each.look()
+        if isinstance(looked, Wait):
+            waits.append(looked)
+            continue
+        await execution.record(StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=encode(key)))
+        return First(key, looked.given())
+    await execution.resting.wait(*(replace(wait, is_any=True) for wait in waits))
+
+
+def _has_ended(execution: Execution, waiter: Waiter) -> bool:
+    recorded = execution.claim.steps.get(waiter.place.step_id)
+    return recorded is not None and recorded.status in _ENDED
+
+
+def _answer(looked: Answer | Wait) -> Answer:
+    if isinstance(looked, Wait):
+        raise AssertionError("the winner of a race has ended")  # noqa: TRY004 - a mistake of the engine's
+    return looked

@@ -1,0 +1,194 @@
+"""Putting a run to rest: when every part of its handler waits, the handler is unwound and the lease given up."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pgqrs.db.writes import ANY_OF, StepRecord, Yielding
+from pgqrs.engine.branches import Branch
+from pgqrs.engine.rest import Pending, awaited_by, has_deadline, pending
+from pgqrs.engine.signals import Suspend
+from pgqrs.errors import PermanentError
+from pgqrs.types import RunStatus
+
+if TYPE_CHECKING:
+    from pgqrs.engine.execution import Execution, Wait
+
+# A task of the handler that has not used the context yet may be about to: it gets this long before the run is put to
+# rest without it. Longer waits belong into steps.
+_GRACE_SECONDS = 1.0
+# How soon a handler that waits for something outside of the context is looked at again: at first, and at most.
+_SOON_SECONDS, _LATER_SECONDS = 0.01, 0.5
+# Turns of the event loop in which no branch moved: the end of a task is told in the next, and cancels in another.
+_QUIET_TURNS = 4
+
+
+class Resting:
+    """The waits of one pass, and whether they are all that is left of it."""
+
+    def __init__(self, execution: Execution) -> None:
+        self.suspended = False
+        self._execution = execution
+        self._waits: dict[str, Wait] = {}
+        self._blocked: dict[asyncio.Future[None], Branch] = {}
+        self._next_look: asyncio.Handle | None = None
+        self._delay = _SOON_SECONDS
+        self._grace_from: float | None = None
+        self._catching_up = 0
+
+    async def wait(self, *waits: Wait) -> NoReturn:
+        """Raises Suspend when every other branch has come to rest too."""
+        execution = self._execution
+        execution.check_usable()
+        branch = execution.branch()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for wait in waits:
+            self._waits[wait.step.step_id] = wait
+        branch.engaged = True
+        branch.blocked += 1
+        self._blocked[future] = branch
+        self.look()
+        try:
+            await future
+        finally:
+            branch.blocked -= 1
+            del self._blocked[future]
+            if not self.suspended:
+                # The handler itself gave this wait up: it ended the task that waited.
+                for wait in waits:
+                    self._waits.pop(wait.step.step_id, None)
+        raise AssertionError("a wait does not return")
+
+    async def caught_up(self) -> None:
+        """Returns when the other branches have replayed what is recorded: nothing new begins before that.
+
+        A replay runs through recorded steps without waiting for anything. A branch that a failing sibling cancelled
+        in an earlier pass must be cancelled again before it gets to do more than it did then.
+        """
+        self._catching_up += 1
+        try:
+            quiet = 0
+            while quiet < _QUIET_TURNS:
+                before = len(self._execution.live)
+                await asyncio.sleep(0)
+                ready = sum(_is_ready(branch) for branch in self._execution.live)
+                quiet = quiet + 1 if ready <= self._catching_up and before == len(self._execution.live) else 0
+        finally:
+            self._catching_up -= 1
+        self._execution.check_usable()
+
+    def look(self) -> None:
+        """If nothing is in flight and every branch waits, put the run to rest."""
+        execution = self._execution
+        if self.suspended or not self._waits or execution.in_flight or execution.halted is not None:
+            return
+        tasks = {branch.task for branch in execution.live}
+        states = {branch: pending(branch, tasks) for branch in execution.live}
+        if Pending.READY in states.values():
+            self._look_again(0.0)
+            return
+        outside = [branch for branch, state in states.items() if state is Pending.OUTSIDE]
+        if not outside:
+            self._rest()
+        elif any(branch.engaged or branch is execution.root for branch in outside):
+            self._grace_from = None
+            self._look_again(self._delay)
+            self._delay = min(self._delay * 2, _LATER_SECONDS)
+        else:
+            self._rest_after_grace()
+
+    def _rest_after_grace(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._grace_from is None:
+            self._grace_from = now
+        left = self._grace_from + _GRACE_SECONDS - now
+        if left <= 0:
+            self._rest()
+        else:
+            self._look_again(min(left, _LATER_SECONDS))
+
+    def _look_again(self, seconds: float) -> None:
+        if self._next_look is not None:
+            self._next_look.cancel()
+        loop = asyncio.get_running_loop()
+        self._next_look = loop.call_later(seconds, self.look) if seconds else loop.call_soon(self.look)
+
+    def _rest(self) -> None:
+        """Raises Suspend where the handler waits; the tasks that it has made are cancelled when it is gone."""
+        if self._refuses_deadlines():
+            return
+        self.suspended = True
+        execution = self._execution
+        if execution.task is not None and execution.handler.is_async:
+            self._unwind(execution.task)
+            return
+        for future in self._blocked:
+            _raise_in(future)
+
+    def _unwind(self, task: asyncio.Task[Any]) -> None:
+        """In what this very task waits for, not in the tasks of a `gather` or a TaskGroup that it waits for.
+
+        There it would be a value of `gather(return_exceptions=True)`, or a part of an exception group.
+        """
+        mine = [future for future, branch in self._blocked.items() if branch.task is task]
+        future = mine[0] if mine else awaited_by(task)
+        if isinstance(future, asyncio.Task):
+            self._unwind(future)
+        elif future is not None:
+            _raise_in(future)
+
+    def _refuses_deadlines(self) -> bool:
+        """`asyncio.timeout` counts on this process's clock, in this pass: around a wait it would be forgotten."""
+        execution = self._execution
+        timed = [branch for branch in execution.live if has_deadline(branch.task)]
+        for future, branch in self._blocked.items():
+            if not future.done() and any(each is branch or each in branch.ancestors() for each in timed):
+                future.set_exception(
+                    PermanentError(
+                        "asyncio.timeout or asyncio.wait_for around a wait does not last: the run is put to rest "
+                        "meanwhile; use ctx.wait_for(..., timeout=...) or ctx.first(..., ctx.sleep(...))"
+                    )
+                )
+                return True
+        return False
+
+    def yielding(self) -> tuple[Yielding, tuple[StepRecord, ...]]:
+        """All waits of this pass as one: the earliest time, every signal, what to show to people."""
+        waits = list(self._waits.values())
+        times = [wait.until for wait in waits if wait.until is not None]
+        children = {wait.child for wait in waits if wait.child is not None}
+        # The last of its children to end wakes the run, unless it does not wait for all of those that have not ended.
+        is_any = any(wait.is_any for wait in waits) or bool(self._execution.open_children - children)
+        any_of = tuple(sorted(children)) if is_any else ()
+        status = RunStatus.RUNNING if all(wait.retry for wait in waits) else RunStatus.PAUSED
+        return (
+            Yielding(
+                status,
+                run_at=min(times) if times else None,
+                # With no time to wait for, look again now and then all the same.
+                delay=self._execution.config.pause_check_interval_seconds,
+                # By the first words a child's end knows that it need not be the last one: see wake_parents.
+                waiting_for=(ANY_OF if any_of else "") + ", ".join(wait.label for wait in waits),
+                signals=tuple(wait.signal for wait in waits if wait.signal is not None),
+                children=any(wait.child is not None for wait in waits),
+                any_of=any_of,
+            ),
+            tuple(wait.step for wait in waits),
+        )
+
+    def close(self) -> None:
+        if self._next_look is not None:
+            self._next_look.cancel()
+        self._next_look = None
+        self._waits.clear()
+
+
+def _raise_in(future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        future.set_exception(Suspend())
+
+
+def _is_ready(branch: Branch) -> bool:
+    task = branch.task
+    return isinstance(task, asyncio.Task) and not task.done() and awaited_by(task) is None

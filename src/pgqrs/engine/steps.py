@@ -1,0 +1,283 @@
+"""A step: its body, then its record. What the body raises is the user's; what the record runs into is the engine's.
+
+    recorded? return or raise that : run the body -> SUCCESS, or ERROR, or a Wait for the next attempt
+
+The value or error that the handler gets is the recorded one, decoded, in the first pass too: a replay cannot differ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from pgqrs.db.history import Emission
+from pgqrs.db.writes import StepRecord
+from pgqrs.engine.branches import Branch, BranchTask, Place, StepCall, current_body, current_branch, outside
+from pgqrs.engine.execution import Execution, Wait
+from pgqrs.engine.observing import Tracer
+from pgqrs.engine.outcome import asked_delay
+from pgqrs.engine.recorded_errors import message_of
+from pgqrs.engine.registry import return_type, shape_of
+from pgqrs.engine.signals import EngineSignal
+from pgqrs.engine.threads import caught, start_thread
+from pgqrs.errors import (
+    OutcomeUnknown,
+    PauseError,
+    PermanentError,
+    SerializationError,
+)
+from pgqrs.retry import RetryPolicy
+from pgqrs.serialization import decode, encode
+from pgqrs.types import StepStatus
+
+_MOST_INPUT_BYTES = 4096
+# Bodies of plain steps whose time was up: a thread cannot be ended, so the next attempt waits for it.
+_overdue: dict[tuple[int, str], Future[Any]] = {}
+
+
+class _Done(NamedTuple):
+    """What the body returned, as it is recorded, and as it comes back."""
+
+    text: str
+    value: Any
+
+
+class _Failed(NamedTuple):
+    """What the body raised; `is_unknown` when it may have done its work all the same."""
+
+    error: BaseException
+    is_unknown: bool = False
+
+
+class _Raise(NamedTuple):
+    """The recorded error, which the handler is to get."""
+
+    error: BaseException
+
+
+async def step(
+    execution: Execution, call: StepCall, seen: Callable[[str, Callable[..., Any]], Callable[..., Any]]
+) -> Any:
+    """What is recorded of the step, which is executed first if nothing is. `seen` gives the function to run."""
+    place = call.place
+    recorded = execution.recorded(place)
+    if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):
+        return replayed(execution, place, call.function, is_final=call.retry is not None)
+    if execution.claim.steps and not execution.is_alone:
+        await execution.resting.caught_up()
+    execution.begin()
+    execution.began_new(place)
+    branch = current_branch.get()
+    attempts = (recorded.attempts if recorded else 0) + 1
+    tracer = execution.tracer
+    make = _attempt if tracer is None else functools.partial(_traced, tracer)
+    attempt = make(execution, call._replace(function=seen(place.step_id, call.function)), attempts, branch)
+    if execution.is_alone:
+        # In the handler's own task: no other branch can give up and end it half way.
+        try:
+            answer = await attempt
+        finally:
+            execution.finish()
+    else:
+        answer = await _shielded(execution, attempt)
+    if type(answer) is Wait:
+        await execution.resting.wait(answer)
+    if type(answer) is _Raise:
+        raise answer.error
+    return answer
+
+
+async def _shielded(execution: Execution, attempt: Coroutine[Any, Any, Any]) -> Any:
+    """In a task of its own: when a sibling gives up, what is in flight here still finishes and is recorded."""
+    body = execution.begun(outside(attempt))
+    try:
+        return await asyncio.shield(body)
+    except asyncio.CancelledError:
+        if execution.is_unwinding:
+            if execution.halted is not None:
+                body.cancel()
+            raise
+        task = asyncio.current_task()
+        if execution.handler.is_async and (not isinstance(task, BranchTask) or task.timed_out):
+            # It records that itself.
+            body.cancel()
+            return await body
+        raise
+
+
+def replayed(execution: Execution, place: Place, function: Callable[..., Any], *, is_final: bool = False) -> Any:
+    """What is recorded, returned or raised."""
+    recorded = execution.claim.steps[place.step_id]
+    if recorded.status is StepStatus.SUCCESS:
+        return read(execution, place, recorded.output, return_type(function))
+    raise execution.failure_of(
+        StepRecord(place.step_id, place.ordinal, StepStatus.ERROR, error=recorded.error, attempts=recorded.attempts),
+        is_final=is_final,
+    )
+
+
+def read(execution: Execution, place: Place, text: str | None, as_type: Any) -> Any:
+    """A recorded value. One that the code of today cannot read parks the run: the handler never saw such an error."""
+    try:
+        return decode(text or "null", as_type)
+    except SerializationError as error:
+        raise execution.diverged(
+            f"has recorded step {place.step_id!r} with a value that cannot be read any more ({error})"
+        ) from None
+
+
+async def _traced(tracer: Tracer, execution: Execution, call: StepCall, attempts: int, *rest: Any) -> Any:
+    with tracer.step(execution.handler.name, execution.claim.run_id, call.place, attempt=attempts):
+        return await _attempt(execution, call, attempts, *rest)
+
+
+async def _attempt(execution: Execution, call: StepCall, attempts: int, branch: Branch | None) -> Any:
+    """The value that is recorded now; or the error that is; or the Wait for when it has to be tried again."""
+    place, retry = call.place, call.retry
+    emitted: list[Emission] = []
+    began = execution.seconds()
+    unknown = None
+    if retry is not None and not retry.retry_unknown:
+        unknown = await _begun_before(execution, place, attempts)
+    done = await _body(execution, call, attempts, emitted) if unknown is None else _Failed(unknown, is_unknown=True)
+    took = execution.seconds() - began
+    match done:
+        case _Done(text, value):
+            given = small_input(call.args, call.kwargs) if call.args or call.kwargs else None
+            record = StepRecord(place[0], place[1], StepStatus.SUCCESS, given, text, None, attempts, took)
+            await execution.record(record, emitted)
+            return value
+        case _Failed(PauseError() as error):
+            record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, attempts=attempts)
+            return Wait(message_of(error) or place.step_id, record)
+        case _Failed(error, is_unknown):
+            if is_unknown and retry is not None and not retry.retry_unknown:
+                call = call._replace(retry=retry.with_attempts(1))
+            record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR, attempts=attempts, seconds=took)
+            return await _failed(execution, call, record, error, branch)
+
+
+async def _begun_before(execution: Execution, place: Place, attempts: int) -> OutcomeUnknown | None:
+    """Notes that the body begins; or finds that it began before, which is all that is known of it."""
+    recorded = execution.claim.steps.get(place.step_id)
+    if recorded is not None and recorded.status is StepStatus.RUNNING:
+        return OutcomeUnknown(
+            f"step {place.step_id!r} began in an earlier attempt, and whether it did its work is unknown; its policy "
+            "says retry_unknown=False, so it does not run again: find out, then restart the run or catch this error"
+        )
+    await execution.record(StepRecord(place.step_id, place.ordinal, StepStatus.RUNNING, attempts=attempts))
+    return None
+
+
+async def _body(execution: Execution, call: StepCall, attempts: int, emitted: list[Emission]) -> _Done | _Failed:
+    """Runs the user's function: whatever it raises is its own, but for the engine's signals."""
+    shape = shape_of(call.function)
+    # The body is no branch of the handler's, whatever tasks it makes.
+    tokens = current_branch.set(None), current_body.set((call.place, attempts, emitted))
+    try:
+        if shape.is_async:
+            body: Awaitable[Any] = call.function(*call.args, **call.kwargs)
+            result = await body if call.timeout is None else await _within(call.timeout, body)
+        else:
+            result = await _in_thread(execution.claim.run_id, call)
+        text = encode(result, max_bytes=execution.config.max_payload_bytes)
+        return _Done(text, decode(text, shape.returns))
+    except (EngineSignal, KeyboardInterrupt):
+        raise
+    except asyncio.CancelledError as error:
+        if execution.is_unwinding:
+            raise
+        task = asyncio.current_task()
+        # Cancelled by the handler, which has one branch here; or raised by the body itself.
+        return _Failed(_interrupted(call.place) if task is not None and task.cancelling() else error)
+    except _TimeUp as error:
+        return _Failed(TimeoutError().with_traceback(error.__traceback__), is_unknown=True)
+    except BaseException as error:  # noqa: BLE001 - a step may raise anything
+        return _Failed(error)
+    finally:
+        current_branch.reset(tokens[0])
+        current_body.reset(tokens[1])
+
+
+async def _failed(
+    execution: Execution, call: StepCall, record: StepRecord, error: BaseException, branch: Branch | None
+) -> Wait | _Raise:
+    """Another attempt later; or the error is recorded, and the handler's."""
+    retry, attempts = call.retry, record.attempts
+    if retry is not None and attempts < retry.max_attempts and _is_worth_it(error, retry):
+        if execution.tracer is not None and isinstance(error, Exception):
+            execution.tracer.step_failed(error)
+        asked = asked_delay(error)
+        until = execution.now() + timedelta(seconds=retry.delay(attempts) if asked is None else asked)
+        record = record._replace(status=StepStatus.PENDING, error=execution.error_text(error))
+        return Wait(f"retry of {record.step_id}", record, until=until, retry=True)
+    again = await execution.fail(record, error, is_final=retry is not None, branch=branch)
+    if execution.tracer is not None:
+        # Raised here, in the span of the step, which is to tell of it.
+        raise again
+    return _Raise(again)
+
+
+def _is_worth_it(error: BaseException, retry: RetryPolicy) -> bool:
+    return not isinstance(error, PermanentError | SerializationError) and retry.retries(error)
+
+
+def _interrupted(place: Place) -> PermanentError:
+    return PermanentError(
+        f"the workflow interrupted its step {place.step_id!r} (asyncio.timeout around it?), which a replay could not "
+        "repeat; use ctx.step(..., timeout=...)"
+    )
+
+
+class _TimeUp(TimeoutError):
+    """The step's own timeout, told from a TimeoutError that its body raises."""
+
+
+async def _within(seconds: float, body: Awaitable[Any]) -> Any:
+    timeout = asyncio.timeout(seconds)
+    try:
+        async with timeout:
+            return await body
+    except TimeoutError:
+        if timeout.expired():
+            raise _TimeUp from None
+        raise
+
+
+async def _in_thread(run_id: int, call: StepCall) -> Any:
+    key = run_id, call.place.step_id
+    if (earlier := _overdue.get(key)) is not None:
+        await asyncio.wait([asyncio.wrap_future(earlier)])
+    thread = start_thread(caught, call.function, call.args, call.kwargs)
+    try:
+        waited = asyncio.wrap_future(thread)
+        # Shielded: the thread goes on, whatever becomes of the one that waits for it.
+        shielded = asyncio.shield(waited)
+        result, error = await (shielded if call.timeout is None else _within(call.timeout, shielded))
+    except _TimeUp:
+        if not thread.done():
+            _overdue[key] = thread
+            thread.add_done_callback(lambda done: _overdue.pop(key, None) if _overdue.get(key) is done else None)
+        raise
+    if error is not None:
+        raise error
+    return await result if inspect.isawaitable(result) else result
+
+
+def small_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """What a step was called with, for people who look; not kept when it is large, or cannot be stored."""
+    shown = [arg for arg in args if not getattr(arg, "__pgqrs_context__", False)]
+    try:
+        return encode({"args": shown, **({"kwargs": kwargs} if kwargs else {})}, max_bytes=_MOST_INPUT_BYTES)
+    except SerializationError:
+        return None
+
+
+def in_step() -> bool:
+    """True in the body of a step."""
+    return current_body.get() is not None

@@ -1,0 +1,76 @@
+"""`ctx.transaction`: a step whose effect and whose record commit together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from pgqrs.db import claims
+from pgqrs.db.database import Transaction, WorkFailed
+from pgqrs.db.history import Emission
+from pgqrs.db.writes import StepRecord
+from pgqrs.engine.branches import Place, current_body
+from pgqrs.engine.execution import Execution
+from pgqrs.engine.registry import return_type
+from pgqrs.engine.steps import replayed
+from pgqrs.names import checked_event_type
+from pgqrs.serialization import decode, encode
+from pgqrs.types import StepStatus
+
+Work = Callable[[Transaction], Coroutine[Any, Any, Any]]
+
+
+async def transaction(
+    execution: Execution, place: Place, work: Work, seen: Callable[[str, Callable[..., Any]], Callable[..., Any]]
+) -> Any:
+    """What is recorded of it; what `work` raises is recorded too, and its statements are rolled back."""
+    recorded = execution.recorded(place)
+    if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):
+        return replayed(execution, place, work)
+    attempts = (recorded.attempts if recorded else 0) + 1
+    pending = StepRecord(place.step_id, place.ordinal, StepStatus.PENDING, attempts=attempts)
+    execution.begin()
+    execution.began_new(place)
+    try:
+        try:
+            with execution.watched(place):
+                output = await _transact(execution, pending, _encoded(execution, pending, seen(place.step_id, work)))
+        except WorkFailed as error:
+            failed = error.error
+        else:
+            return decode(output, return_type(work))
+        again = await execution.fail(pending, failed)
+    finally:
+        execution.finish()
+    raise again
+
+
+async def _transact(execution: Execution, pending: StepRecord, work: claims.Work) -> str:
+    output = await execution.ask(
+        lambda again: claims.transact(execution.db, execution.claim.fence, pending, work, again=again),
+        answers=(WorkFailed,),
+    )
+    if output is None:
+        raise execution.lose()
+    return output
+
+
+def _encoded(execution: Execution, step: StepRecord, work: Work) -> claims.Work:
+    """The work, giving what is to be recorded of it; what cannot be stored, or read back, fails it."""
+    limit = execution.config.max_payload_bytes
+
+    async def encoded(transaction: Transaction) -> tuple[str, list[Emission]]:
+        emitted: list[Emission] = []
+        token = current_body.set((Place(step.step_id, step.ordinal), step.attempts, emitted))
+        try:
+            result = await work(transaction)
+        finally:
+            current_body.reset(token)
+        output = encode(result, max_bytes=limit)
+        decode(output, return_type(work))
+        return output, emitted + [
+            Emission(execution.claim.run_id, checked_event_type(name), encode(data, max_bytes=limit))
+            for name, data in transaction.emitted
+        ]
+
+    return encoded
