@@ -9,7 +9,7 @@ from pgqrs import blocking
 from pgqrs.api.actions import act
 from pgqrs.db import lifecycle
 from pgqrs.types import StepStatus
-from rig.failures import Failures, failed_family, name_culprits, once_more, restarted_data, result, step
+from rig.failures import Failures, failed_family, once_more, restarted_data, result, step
 
 pytestmark = pytest.mark.breaks("I4")
 
@@ -257,7 +257,6 @@ async def test_a_fan_out_whose_children_failed_is_healed_by_one_call(store):
     await work()
     failed = await album.get_run(run_id, store)
     assert failed.status == "ERROR"
-    await name_culprits(store, run_id, await _first_result(store, run_id))
     well = True
     await album.retry_children(run_id, store)
     await work()
@@ -268,9 +267,3 @@ async def test_a_fan_out_whose_children_failed_is_healed_by_one_call(store):
     assert sorted(resized) == [1, 1, 2, 3, 3]
     await parents.close()
     await children.close()
-
-
-async def _first_result(store, run_id):
-    steps = await pgqrs.admin(store).steps(run_id)
-    failed = [each.step_id for each in steps if each.step_id.startswith("result:")]
-    return failed[:1]

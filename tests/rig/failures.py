@@ -10,10 +10,10 @@ from pgqrs.db import claims, settling, triggering
 from pgqrs.db.claims import Claim
 from pgqrs.db.database import Kind
 from pgqrs.db.queries import Query
-from pgqrs.db.tables import runs, workers, workflows
+from pgqrs.db.tables import workers, workflows
 from pgqrs.db.tables.messages import Source
 from pgqrs.db.writes import Ending, StepRecord, Write
-from pgqrs.serialization import decode, encode
+from pgqrs.serialization import encode
 from pgqrs.types import RunStatus, StepStatus
 
 LEASE_SECONDS = 30.0
@@ -125,16 +125,6 @@ async def restarted_data(store: Any, run_id: int) -> list[dict[str, Any]]:
     events = await pgqrs.admin(store).events(run_id)
     found = [dict(event.data) for event in events if event.event_type == "restarted"]
     return [{name: value for name, value in data.items() if name != "request"} for data in found]
-
-
-async def name_culprits(store: Any, run_id: int, steps: Sequence[str]) -> None:
-    """For an engine that does not record them: the steps whose error left the handler."""
-    error = decode((await runs.get(store.database, run_id)).error or "{}")
-    if "steps" not in error:
-        text = encode({**error, "steps": list(steps)}).replace("'", "''")
-        await store.database.execute(
-            Query("name", f"update pgqrs_workflow_runs set error = '{text}' where run_id = {run_id}")
-        )
 
 
 class Retried:

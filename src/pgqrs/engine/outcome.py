@@ -110,10 +110,13 @@ def _retry(seconds: float, text: str, summary: str) -> Yielding:
 
 
 def described(error: BaseException, step_ids: Sequence[str] = ()) -> tuple[str, str]:
-    """An error as JSON for the record, and as one line for people."""
+    """An error as JSON for the record, and as one line for people.
+
+    The list of steps is recorded when it is empty, too: it tells a restart that no step is at fault. Without a list,
+    as older versions recorded errors, every failed step would be reopened.
+    """
     name = type(error).__name__
     message = message_of(error)
     trace = storable("".join(traceback.format_exception(error)))[-_MOST_TRACEBACK:]
-    steps = {"steps": list(step_ids)} if step_ids else {}
-    text = encode({"type": name, "message": message, "traceback": trace, **steps})
+    text = encode({"type": name, "message": message, "traceback": trace, "steps": list(step_ids)})
     return text, f"{name}: {message}" if message else name
