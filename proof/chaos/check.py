@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from pgqrs.inputs import given_text
 from proof.chaos.faults import Fault
 from proof.chaos.ledger import Line
 from proof.chaos.notes import END, NOTES, TAKEN
@@ -56,6 +57,7 @@ def _runs(findings: Findings, asked: Asked, lines: Sequence[Line]) -> None:
         select r.run_id, w.name, r.status, cast(r.input as text), cast(r.output as text)
         from pgqrs_workflow_runs as r join pgqrs_workflows as w on w.workflow_id = r.workflow_id""")
     findings.runs = len(rows)
+    rows = [(run_id, name, status, given_text(str(given)), output) for run_id, name, status, given, output in rows]
     runs = {run_id: (status, given, output) for run_id, name, status, given, output in rows}
     for run_id, name, status, given, output in rows:
         if status != "SUCCESS":

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pgqrs
+from pgqrs.inputs import given_text
 from proof.chaos.crew import Crew
 from proof.chaos.ledger import Line
 from proof.chaos.roles import Post
@@ -137,7 +138,7 @@ def _lost(pair: Pair, lines: Iterable[Line]) -> set[str]:
     """Runs that were acknowledged and are not there, or are others, after a promotion."""
     acked = {line.number: line.words[2] for line in lines if line.verb == "acked"}
     rows = pair.primary.sql("select run_id, cast(input as text) from pgqrs_workflow_runs")
-    there = {int(str(run_id)): str(given) for run_id, given in rows}
+    there = {int(str(run_id)): given_text(str(given)) for run_id, given in rows}
     return {f"run {run_id} was acknowledged, and is lost" for run_id, n in acked.items() if there.get(run_id) != n}
 
 

@@ -23,7 +23,7 @@ MUTANTS = (
         (
             Edit(
                 "db/triggering.py",
-                'if workflow_id != new.workflow_id or not same_value(text or "null", inputs[key]):',
+                'if workflow_id != new.workflow_id or not same_input(text or "null", inputs[key]):',
                 "if not text and not workflow_id:",
             ),
         ),

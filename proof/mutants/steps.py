@@ -115,8 +115,8 @@ MUTANTS = (
         (
             Edit(
                 "engine/outcome.py",
-                "        case PermanentError() | SerializationError():\n",
-                "        case PermanentError() | SerializationError() | NonDeterminism():\n",
+                "        case PermanentError() | SerializationError() | InvalidArguments():\n",
+                "        case PermanentError() | SerializationError() | InvalidArguments() | NonDeterminism():\n",
             ),
             Edit(
                 "engine/outcome.py",
@@ -229,7 +229,7 @@ MUTANTS = (
         (
             Edit(
                 "engine/outcome.py",
-                "        case PermanentError() | SerializationError():\n",
+                "        case PermanentError() | SerializationError() | InvalidArguments():\n",
                 "        case SerializationError():\n",
             ),
         ),

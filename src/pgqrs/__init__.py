@@ -33,8 +33,9 @@ _HOMES = {
     "engine.publishers.signature": "verify_signature",
     "engine.routes": "Publisher",
     "errors": """
-        AlreadyCompleted ConfigError ConnectionFailed ExecutionFailed IdempotencyConflict InvalidTransition
-        LeaseLost NoActiveWorker NonDeterminism NotAllowedInStep NotFound NotRecorded PauseError PayloadTooLarge
+        AlreadyCompleted ConfigError ConnectionFailed ExecutionFailed IdempotencyConflict InvalidArguments
+        InvalidTransition LeaseLost NoActiveWorker NonDeterminism NotAllowedInStep NotFound NotRecorded PauseError
+        PayloadTooLarge
         PermanentError PgqrsError PublishFailed QueueNotFound RunCancelled RunDeleted RunNotFound ScheduleNotFound
         SchemaMismatch SchemaNotInstalled SerializationError StepFailed StorePromoted TransientError
         WaitTimeout WorkflowNotFound

@@ -26,6 +26,7 @@ from typing import Any, Self
 from pgqrs.api.admin import Admin
 from pgqrs.api.admin import admin as _admin
 from pgqrs.api.connect import connect as _connect
+from pgqrs.api.connect import connect_with as _connect_with
 from pgqrs.api.consumer import Consumer
 from pgqrs.api.dispatcher import Dispatcher
 from pgqrs.api.dispatcher import dispatcher as _dispatcher
@@ -41,11 +42,16 @@ from pgqrs.api.schedules import Schedules
 from pgqrs.api.schedules import schedules as _schedules
 from pgqrs.api.store import Store
 from pgqrs.api.trigger import Trigger
+from pgqrs.api.using import using
 from pgqrs.api.worker import Worker, WorkerBuilder
 from pgqrs.api.worker import consumer as _consumer
+from pgqrs.api.worker import poll_all as _poll_all
 from pgqrs.api.worker import worker as _worker
-from pgqrs.api.workflow import Workflow
+from pgqrs.api.workflow import Workflow, discover_workflows, step
 from pgqrs.api.workflow import workflow as _workflow
+from pgqrs.api.workflow import workflow as workflow_decorator
+from pgqrs.config import Config
+from pgqrs.engine.publishers.signature import verify_signature
 
 _OURS = (
     Store,
@@ -129,6 +135,15 @@ def connect(dsn: str | None = None, **settings: Any) -> Any:
     return Blocking(_portal.run(opened()))
 
 
+def connect_with(config: Config, **options: Any) -> Any:
+    """As `pgqrs.connect_with`, for plain code."""
+
+    async def opened() -> Store:
+        return await _connect_with(config, **options)
+
+    return Blocking(_portal.run(opened()))
+
+
 def _blocking(function: Callable[..., Any]) -> Callable[..., Any]:
     """The call happens on the loop's thread, whether or not there is something to await."""
 
@@ -187,6 +202,29 @@ workflow = _blocking(_workflow)
 consumer = _blocking(_consumer)
 schedules = _blocking(_schedules)
 worker = _blocking(_worker)
+poll_all = _blocking(_poll_all)
 dispatcher = _blocking(_dispatcher)
 workflow_metrics = _blocking(_workflow_metrics)
 promote = _blocking(_promote)
+
+# What needs no event loop is the same here: decorators, and `using` with a connection that is not awaited.
+__all__ = [
+    "Blocking",
+    "admin",
+    "connect",
+    "connect_with",
+    "consumer",
+    "discover_workflows",
+    "dispatcher",
+    "poll_all",
+    "promote",
+    "retention",
+    "schedules",
+    "step",
+    "using",
+    "verify_signature",
+    "worker",
+    "workflow",
+    "workflow_decorator",
+    "workflow_metrics",
+]

@@ -51,6 +51,7 @@ class Config:
 
     # The DSN may hold a password: it is never shown; `safe_dsn` is.
     dsn: str = _setting("dsn", DEFAULT_DSN, "which database; user, password and options are never shown", secret=True)
+    # None is the default, too.
     schema: str = _setting(
         "schema",
         "public",
@@ -127,6 +128,9 @@ class Config:
     )
 
     def __post_init__(self) -> None:
+        if self.schema is None:
+            # As if it had not been given: programs pass on a setting of their own that may be unset.
+            object.__setattr__(self, "schema", _default("schema"))
         checked_schema(self.schema)
         parse_dsn(self.dsn)
         Journal.of(self.audit, self.outbox)
@@ -167,6 +171,12 @@ class Config:
 _AT_LEAST: dict[str, float] = {
     each.name: each.metadata["least"] for each in dataclasses.fields(Config) if each.metadata["least"] is not None
 }
+
+
+def _default(name: str) -> Any:
+    [found] = [each for each in dataclasses.fields(Config) if each.name == name]
+    assert found.default_factory is not dataclasses.MISSING  # noqa: S101 - for type checkers
+    return found.default_factory()
 
 
 def parse_dsn(dsn: str) -> tuple[Backend, str]:

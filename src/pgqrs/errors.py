@@ -2,6 +2,7 @@
 
 PgqrsError
 ├── ConfigError                 a setting, name or argument that cannot be right
+│   └── InvalidArguments        arguments that do not fit the workflow's parameters
 ├── ConnectionFailed            the database cannot be reached, or a reply was lost
 ├── SchemaNotInstalled          the tables are not there
 ├── SchemaMismatch              the tables are of another version than this code
@@ -42,17 +43,42 @@ import copy
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 _E = TypeVar("_E", bound=BaseException)
 
 
 class PgqrsError(Exception):
-    """The root: catches everything pgqrs raises on purpose."""
+    """The root: catches everything pgqrs raises on purpose.
+
+    `item` is the index of the item at fault, for calls that take many (`enqueue_many`, `trigger_many`).
+    """
+
+    item: int | None = None
+
+    def of_item(self, index: int) -> Self:
+        """Return the same error, telling which item of a call is at fault."""
+        self.item = index
+        self.args = (f"item {index}: {self}", *self.args[1:])
+        return self
 
 
 class ConfigError(PgqrsError):
     """A setting, name or argument that cannot be right; nothing was written."""
+
+
+class InvalidArguments(ConfigError):
+    """Arguments that do not fit a workflow's parameters; `parameter` is the one at fault, if it is one."""
+
+    def __init__(
+        self, workflow: str, reason: str, *, parameter: str | None = None, suggestion: str | None = None
+    ) -> None:
+        hint = "" if suggestion is None else f"; did you mean {suggestion!r}?"
+        super().__init__(f"workflow {workflow!r}: {reason}{hint}")
+        self.workflow = workflow
+        self.reason = reason
+        self.parameter = parameter
+        self.suggestion = suggestion
 
 
 class ConnectionFailed(PgqrsError):

@@ -31,6 +31,11 @@ _ERRORS: dict[str, tuple[str, str, str]] = {
         "A DSN, a variable, a line of [tool.pgqrs], a name with characters that may not be in it.",
         "Correct what the message names. `pgqrs config show` says where each setting comes from.",
     ),
+    "invalid-arguments": (
+        "The arguments do not fit the parameters of the workflow. Nothing was triggered.",
+        "A misspelt or missing name, a value of another type, an argument that the code does not take (any more).",
+        "Correct the argument that the message names. A worker tells what its workflows take when it starts.",
+    ),
     "connection-failed": (
         "The database cannot be reached, or the connection broke. If `ambiguous`, the call may be carried out.",
         "The server is down or refuses, the file is locked by a long transaction, the disk is full or read-only.",

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass, replace
+from typing import Any
+
+from pgqrs.durations import LONGEST_SECONDS, shown
+from pgqrs.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,10 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Which errors are worth another attempt, how many there are in all, and how long to wait between them."""
+    """Which errors are worth another attempt, how many there are in all, and how long to wait between them.
+
+    Raises ConfigError for numbers that no wait can have, and for what is no class of errors.
+    """
 
     max_attempts: int = 3
     base: float = 1.0
@@ -39,6 +47,22 @@ class RetryPolicy:
     # while the body ran, and when the step's timeout was over.
     retry_unknown: bool = True
 
+    def __post_init__(self) -> None:
+        if not _is_whole(self.max_attempts) or self.max_attempts < 1:
+            raise _refused("max_attempts", "a whole number of at least 1", self.max_attempts)
+        for name, most in (("base", LONGEST_SECONDS), ("cap", LONGEST_SECONDS), ("jitter", 100.0)):
+            value = getattr(self, name)
+            if not _is_number(value) or not 0 <= value <= most:
+                span = "from 0 to 100" if name == "jitter" else "of seconds from 0 to 100 years"
+                raise _refused(name, f"a number {span}", value)
+        for name in ("retry_on", "give_up_on"):
+            value = getattr(self, name)
+            kinds = value if isinstance(value, tuple) else (value,)
+            if not all(isinstance(each, type) and issubclass(each, BaseException) for each in kinds):
+                raise _refused(name, "a tuple of exception classes", value)
+        if not isinstance(self.retry_unknown, bool):
+            raise _refused("retry_unknown", "True or False", self.retry_unknown)
+
     def with_attempts(self, max_attempts: int) -> RetryPolicy:
         """The same policy with another number of attempts."""
         return replace(self, max_attempts=max_attempts)
@@ -48,3 +72,15 @@ class RetryPolicy:
 
     def delay(self, attempt: int) -> float:
         return Backoff(self.base, self.cap, self.jitter).delay(attempt)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return _is_whole(value) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _refused(field: str, wanted: str, value: Any) -> ConfigError:
+    return ConfigError(f"RetryPolicy({field}=) must be {wanted}, got {shown(value)}")

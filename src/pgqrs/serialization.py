@@ -66,16 +66,35 @@ def decode(text: str, as_type: Any = Any) -> Any:
     Also reads plain JSON that others wrote (`"2024-01-01T00:00:00Z"` as a datetime, base64 as bytes). Raises
     SerializationError when the text is broken, holds a malformed tag or does not fit the type.
     """
+    # Most texts hold no tag; finding that out here is far cheaper than a look at every value.
+    return from_parsed(parsed(text), as_type, tagged='"$' in text)
+
+
+def parsed(text: str) -> Any:
+    """Return what the JSON text holds, tags as they are; raise SerializationError if it is broken."""
     try:
-        value = _decoder.decode(text)
-        # Most texts hold no tag; finding that out here is far cheaper than a look at every value.
-        if '"$' in text:
+        return _decoder.decode(text)
+    except RecursionError:
+        raise SerializationError(_TOO_DEEP) from None
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise SerializationError(f"not the JSON text of a value: {error}") from error
+
+
+def from_parsed(value: Any, as_type: Any = Any, *, tagged: bool = True) -> Any:
+    """Return the value that parsed JSON stands for; its lists and dicts are changed in place."""
+    try:
+        if tagged:
             value = _resolve(value)
         return value if as_type is Any else to_type(value, as_type)
     except RecursionError:
         raise SerializationError(_TOO_DEEP) from None
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise SerializationError(f"not the JSON text of a value: {error}") from error
+
+
+def text_of(value: Any) -> str:
+    """Return the text of parsed JSON."""
+    return _encoder.encode(value).decode()
 
 
 def same_value(one: str, other: str) -> bool:

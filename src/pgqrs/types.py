@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from pgqrs.inputs import given
 from pgqrs.serialization import decode
 
 
@@ -244,7 +245,7 @@ class Schedule:
     @property
     def params(self) -> Any:
         """What each run gets. Raises SerializationError if the stored text cannot be read."""
-        return None if self.params_text is None else decode(self.params_text)
+        return given(self.params_text)
 
     @property
     def options(self) -> dict[str, Any]:

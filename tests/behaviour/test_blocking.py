@@ -1,7 +1,9 @@
 """The blocking API: plain code, no event loop of its own."""
 
+import inspect
 import os
 import signal
+import threading
 
 import pytest
 
@@ -150,3 +152,61 @@ def test_a_child_forked_while_another_thread_connects_works(plain, config):
                 return mine.create_queue("child")
 
         assert _in_a_child(work) == "None"
+
+
+def test_all_that_the_reference_promises_is_there():
+    """docs/reference/python.md: `pgqrs.blocking` has all of them without `await`."""
+    functions = [name for name in pgqrs.__all__ if inspect.isroutine(getattr(pgqrs, name))]
+    verbs = [
+        (each, name)
+        for each in (getattr(pgqrs, name) for name in pgqrs.__all__)
+        if inspect.isclass(each) and each.__module__.startswith("pgqrs.api.")
+        for name, verb in inspect.getmembers(each)
+        if not name.startswith("_") and (inspect.iscoroutinefunction(verb) or inspect.isasyncgenfunction(verb))
+    ]
+
+    assert len(functions) > 10
+    assert [name for name in functions if not hasattr(blocking, name)] == []
+    assert [(each, name) for each, name in verbs if each not in blocking._OURS] == []
+
+
+def test_a_store_is_opened_with_a_config(config):
+    with blocking.connect_with(config, install=True) as store:
+        store.create_queue("tasks")
+        assert blocking.admin(store).queue_metrics("tasks").ready == 0
+
+
+def test_several_workers_are_polled_without_await(plain):
+    done = threading.Event()
+
+    def handler(ctx, n: int) -> int:
+        done.set()
+        return n
+
+    workers = []
+    for name in ("one", "two"):
+        plain.create_workflow(name)
+        workers.append(blocking.consumer(name, 0, name).handler(handler).create(plain))
+    polling = threading.Thread(target=blocking.poll_all, args=workers)
+    polling.start()
+    run_id = blocking.workflow("two").trigger(21).execute(plain)
+
+    assert blocking.workflow("two").get_run(run_id, plain).result(30) == 21
+    assert done.is_set()
+    workers[0].stop()
+    polling.join(30)
+    assert not polling.is_alive()
+
+
+def test_a_decorated_workflow_is_triggered_with_its_arguments(plain):
+    @blocking.workflow_decorator(name="sum")
+    def add(ctx, a: int, b: int = 1) -> int:
+        return a + b
+
+    plain.create_workflow("sum")
+    run_id = blocking.workflow(add).trigger(3, b=4).execute(plain)
+    worker = blocking.consumer("w", 0, "sum").handler(add).create(plain)
+    worker.run_until_idle()
+    worker.close()
+
+    assert blocking.workflow("sum").get_run(run_id, plain).result() == 7

@@ -113,17 +113,17 @@ async def test_a_completed_step_is_skipped_after_a_failure(admin, steps_of):
         return json.loads(data)
 
     @pgqrs.workflow
-    def my_pipeline(ctx, url: str):
+    def my_broken_pipeline(ctx, url: str):
         return process_data(ctx, fetch_data(ctx, url))
 
-    ctx = await admin.create_workflow("my_pipeline", "https://example.org")
+    ctx = await admin.create_workflow("my_broken_pipeline", "https://example.org")
     with pytest.raises(ValueError, match="True"):
-        await asyncio.to_thread(my_pipeline, ctx, "https://example.org")
-    assert await steps_of(ctx, "my_pipeline") == ("ERROR", [("fetch", "SUCCESS"), ("process", "ERROR")])
+        await asyncio.to_thread(my_broken_pipeline, ctx, "https://example.org")
+    assert await steps_of(ctx, "my_broken_pipeline") == ("ERROR", [("fetch", "SUCCESS"), ("process", "ERROR")])
 
-    assert await asyncio.to_thread(my_pipeline, ctx, "https://example.org") == {"answer": 42}
+    assert await asyncio.to_thread(my_broken_pipeline, ctx, "https://example.org") == {"answer": 42}
     assert calls == ["get https://example.org"]
-    assert await steps_of(ctx, "my_pipeline") == DONE
+    assert await steps_of(ctx, "my_broken_pipeline") == DONE
 
 
 # -- section 6.1, as written -----------------------------------------------------------------------------
@@ -213,14 +213,14 @@ async def test_the_airflow_dag_runs_side_by_side_with_gather(admin, steps_of):
     """The analysis of section 7: `[t2, t3]` maps to `asyncio.gather`."""
 
     @pgqrs.workflow
-    async def my_dag(ctx):
+    async def my_gathered_dag(ctx):
         await print_date(ctx)
         await asyncio.gather(sleep_step(ctx), templated_step(ctx))
 
-    ctx = await admin.create_workflow("my_dag")
-    await my_dag(ctx)
+    ctx = await admin.create_workflow("my_gathered_dag")
+    await my_gathered_dag(ctx)
 
-    status, steps = await steps_of(ctx, "my_dag")
+    status, steps = await steps_of(ctx, "my_gathered_dag")
     assert (status, set(steps)) == ("SUCCESS", DAG_STEPS)
     assert calls == ["templated", "slept"]
 
@@ -230,17 +230,17 @@ async def test_the_airflow_dag_runs_side_by_side_with_threads(admin, steps_of):
     from concurrent.futures import ThreadPoolExecutor
 
     @pgqrs.workflow
-    def my_dag(ctx):
+    def my_threaded_dag(ctx):
         print_date(ctx)
         with ThreadPoolExecutor() as pool:
             for done in [pool.submit(sleep_step, ctx), pool.submit(templated_step, ctx)]:
                 done.result()
 
-    ctx = await admin.create_workflow("my_dag")
+    ctx = await admin.create_workflow("my_threaded_dag")
     started = time.monotonic()
-    await asyncio.to_thread(my_dag, ctx)
+    await asyncio.to_thread(my_threaded_dag, ctx)
 
-    status, steps = await steps_of(ctx, "my_dag")
+    status, steps = await steps_of(ctx, "my_threaded_dag")
     assert (status, set(steps)) == ("SUCCESS", DAG_STEPS)
     assert calls == ["templated", "slept"]
     assert time.monotonic() - started < 30

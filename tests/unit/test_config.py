@@ -124,3 +124,9 @@ def test_an_unknown_setting_is_met_with_the_nearest():
 def test_a_store_that_was_not_awaited_says_so():
     with pytest.raises(AttributeError, match="not connected yet"):
         pgqrs.connect("sqlite://:memory:").create_queue("tasks")
+
+
+def test_no_schema_is_the_default_schema(monkeypatch):
+    assert pgqrs.Config("sqlite://:memory:", schema=None).schema == "public"
+    monkeypatch.setenv("PGQRS_SCHEMA", "tenant_a")
+    assert pgqrs.Config("sqlite://:memory:", schema=None).schema == "tenant_a"

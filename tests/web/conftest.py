@@ -10,7 +10,7 @@ from rig import http
 flow = pgqrs.workflow("flow")
 
 
-async def _nothing(ctx):
+async def _nothing(ctx, params=None):
     return None
 
 

@@ -15,7 +15,7 @@ async def _flow(store):
     await store.create_workflow("flow")
 
 
-async def _fails(ctx):
+async def _fails(ctx, n=None):
     raise pgqrs.PermanentError("no address for c42")
 
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
 from datetime import datetime
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
+from pgqrs.durations import shown
 from pgqrs.errors import ConfigError
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MOST_PER_CALL = 50_000
 
@@ -52,6 +59,47 @@ def checked_key(value: object) -> str:
 
 def checked_run_id(value: int) -> int:
     return checked_whole("run_id", value, least=0, most=2**63 - 1)
+
+
+def in_order(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Make a method that takes a store tell the order of its arguments when the store stands elsewhere."""
+    taken = list(inspect.signature(verb).parameters.values())[1:]
+    place = [each.name for each in taken].index("store")
+    words = [each.name if each.default is each.empty else f"{each.name}={each.default!r}" for each in taken]
+    first_optional = next((n for n, each in enumerate(taken) if each.kind is each.KEYWORD_ONLY), len(taken))
+    usage = f"{verb.__name__}({', '.join(words[:first_optional])})"
+
+    @functools.wraps(verb)
+    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        given = args[1:]
+        if len(given) > place or "store" in kwargs:
+            check_store(given[place] if len(given) > place else kwargs["store"], usage, given)
+        run_id = given[0] if place and given else kwargs.get("run_id")
+        if isinstance(getattr(run_id, "run_id", None), int):
+            raise ConfigError(f"{usage} takes the id of the run: pass run.run_id, not the run itself")
+        return await verb(*args, **kwargs)
+
+    return call
+
+
+def check_store(store: Any, usage: str, given: tuple[Any, ...]) -> None:
+    """Raise ConfigError when that is no store, and show the right order if a store is among what was given."""
+    if is_store(store):
+        return
+    found = ", ".join(_kind(each) for each in given)
+    if any(is_store(each) for each in given):
+        raise ConfigError(f"the arguments are in the wrong order: write {usage}, not ({found})")
+    raise ConfigError(
+        f"{usage} needs a connected store, got ({found}); make one with `store = await pgqrs.connect(...)`"
+    )
+
+
+def is_store(value: Any) -> bool:
+    return inspect.iscoroutinefunction(getattr(type(value), "ready", None))
+
+
+def _kind(value: Any) -> str:
+    return "store" if is_store(value) else shown(value)
 
 
 def check_texts(**given: str | None) -> None:

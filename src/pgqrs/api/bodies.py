@@ -14,14 +14,17 @@ from typing import Any
 
 from pgqrs.api.actions import actions_of
 from pgqrs.db.tables.runs import RunRow, StepRow
+from pgqrs.inputs import given_text
 from pgqrs.serialization import encode
-from pgqrs.types import RunSummary
+from pgqrs.types import RunSummary, Schedule
 
 # Fields of rows that hold JSON text under the name of the value.
 TEXTS: dict[type, frozenset[str]] = {
     RunRow: frozenset({"input", "output", "error", "attributes", "progress"}),
     StepRow: frozenset({"input", "output", "error"}),
 }
+# What runs are given is shown as the caller gave it, without the mark that it is stored with.
+INPUTS = frozenset({(RunRow, "input"), (Schedule, "params_text")})
 
 
 def body(thing: Any) -> Any:  # noqa: PLR0911 - a kind, a line
@@ -51,7 +54,9 @@ def _record(thing: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field in dataclasses.fields(thing):
         value = getattr(thing, field.name)
-        if field.name.endswith("_text"):
+        if (type(thing), field.name) in INPUTS:
+            found[field.name.removesuffix("_text")] = _stored(None if value is None else given_text(value))
+        elif field.name.endswith("_text"):
             found[field.name.removesuffix("_text")] = _stored(value)
         elif field.name in texts:
             found[field.name] = _stored(value)

@@ -15,6 +15,7 @@ from pgqrs.db import calls, claims, triggering
 from pgqrs.db.tables import workflows
 from pgqrs.db.triggering import NewRuns
 from pgqrs.engine import observing, process
+from pgqrs.engine.arguments import encoded_inputs
 from pgqrs.engine.caller import DirectCall
 from pgqrs.engine.context import Context, current_context
 from pgqrs.engine.plain import SyncContext
@@ -47,7 +48,9 @@ async def create_run(store: Store, name: str, params: Any = None, *, text: str |
     db = await store.ready()
     found = await workflows.create(db, name)
     if text is None:
-        text = encode(params, max_bytes=store.config.max_payload_bytes)
+        # Without an input, the call that executes the run brings its arguments.
+        limit = store.config.max_payload_bytes
+        text = "null" if params is None else encoded_inputs(found, [params], max_bytes=limit, many=False)[0]
     with observing.triggered(name, 1) as origin:
         [run_id] = await triggering.trigger(
             db,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgqrs.api.message import Message, PlainMessage
 from pgqrs.db.tables.messages import Lease
-from pgqrs.engine.registry import types_of
+from pgqrs.engine.declared import types_of
 from pgqrs.engine.threads import start_thread
 from pgqrs.errors import ConfigError
 from pgqrs.serialization import decode

@@ -12,6 +12,7 @@ from pgqrs.db.driver import Driver
 from pgqrs.db.tables import messages, queues
 from pgqrs.db.tables.messages import NewMessage
 from pgqrs.durations import checked_seconds
+from pgqrs.engine.arguments import each_checked
 from pgqrs.engine.gathering import Gatherer
 from pgqrs.errors import ConfigError, QueueNotFound
 from pgqrs.serialization import encode
@@ -61,7 +62,7 @@ class Producer:
 
     async def enqueue(self, payload: Any, **options: Unpack[EnqueueOptions]) -> int:
         """The new message's id. Visible at once, `delay` seconds from now, or at `run_at`."""
-        [new] = new_messages(self._config, [payload], **options)
+        [new] = new_messages(self._config, [payload], **options, many=False)
         return await self._inlet.together.add(new)
 
     async def enqueue_many(self, payloads: Iterable[Any], **options: Unpack[EnqueueOptions]) -> list[int]:
@@ -81,8 +82,9 @@ def new_messages(
     run_at: datetime | None = None,
     priority: int = 0,
     max_attempts: int | None = None,
+    many: bool = True,
 ) -> list[NewMessage]:
-    """Everything checked and encoded, before anything is written."""
+    """Everything checked and encoded, before anything is written; of `many`, errors name the item."""
     if isinstance(payloads, str | bytes | dict):
         raise ConfigError(f"enqueue_many takes a list of payloads, not one {type(payloads).__name__}; use enqueue")
     if run_at is not None and delay:
@@ -93,7 +95,8 @@ def new_messages(
     attempts = config.max_attempts if max_attempts is None else max_attempts
     checked_whole("max_attempts", attempts, least=1, most=2**31 - 1)
     most_bytes = config.max_payload_bytes
-    new = [NewMessage(encode(payload, max_bytes=most_bytes), priority, at, seconds, attempts) for payload in payloads]
+    texts = each_checked(lambda payload: encode(payload, max_bytes=most_bytes), payloads, many=many)
+    new = [NewMessage(text, priority, at, seconds, attempts) for text in texts]
     if new:
         checked_batch("the number of messages in one call", len(new))
     return new

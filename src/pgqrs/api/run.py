@@ -13,6 +13,7 @@ from pgqrs.api.why import why
 from pgqrs.db.tables import runs
 from pgqrs.db.tables.runs import RunRow
 from pgqrs.errors import ConnectionFailed, ExecutionFailed, RunCancelled, RunDeleted, WaitTimeout, copy_of
+from pgqrs.inputs import given
 from pgqrs.reports import Why
 from pgqrs.serialization import decode
 from pgqrs.types import ENDED, Event, RunStatus, Step
@@ -47,7 +48,8 @@ class Run:
 
     @property
     def input(self) -> Any:
-        return None if self._row.input is None else decode(self._row.input)
+        """What it was given: the argument of a workflow with one parameter, else a dict by name."""
+        return given(self._row.input)
 
     @property
     def error(self) -> Any:

@@ -19,12 +19,15 @@ from pgqrs.config import Config
 from pgqrs.db import hints
 from pgqrs.db.database import Database
 from pgqrs.db.tables import schedules as table
+from pgqrs.db.tables import workflows
 from pgqrs.db.tables.schedules import Definition
 from pgqrs.durations import checked_seconds
+from pgqrs.engine.binding import Signature, input_text, storable
 from pgqrs.engine.cron import Cadence
 from pgqrs.engine.loop import Loop
 from pgqrs.engine.registry import Handler
 from pgqrs.engine.scheduler import Scheduler, cadence_of, next_after
+from pgqrs.engine.schemas import stored_signature
 from pgqrs.errors import ConfigError
 from pgqrs.names import checked_name
 from pgqrs.serialization import encode
@@ -93,10 +96,12 @@ class Schedules:
         `workflow` is a name or a decorated function. A changed cron, interval, time or zone counts from now on; a
         pause stays a pause. Raises ConfigError or WorkflowNotFound before anything is written.
         """
+        db = await self._store.ready()
         wanted = _definition(
             name,
             workflow,
             max_bytes=self._store.config.max_payload_bytes,
+            signature=await self._signature(workflow),
             cron=cron,
             every=every,
             at=at,
@@ -110,10 +115,17 @@ class Schedules:
             max_attempts=max_attempts,
             attributes=attributes,
         )
-        db = await self._store.ready()
         schedule = await table.upsert(db, wanted, next_after=next_after)
         db.hints.announce([hints.CATALOGUE])
         return schedule
+
+    async def _signature(self, workflow: Any) -> Signature | None:
+        """What the workflow takes, if it is known; an unknown workflow is told of when it is written."""
+        code: Signature | None = getattr(workflow, "signature", None)
+        name = getattr(workflow, "name", workflow)
+        if code is not None or not isinstance(name, str):
+            return code
+        return stored_signature(name, await workflows.input_schema(await self._store.ready(), name))
 
     async def get(self, name: str) -> Schedule:
         schedule, _ = await table.get(await self._store.ready(), _named(name))
@@ -207,9 +219,11 @@ def declared(workflow: str, given: Any) -> dict[str, Any]:
     return {"name": name, "workflow": workflow, **options}
 
 
-def check_declared(workflow: str, given: Any, *, max_bytes: int = 2**31) -> Definition:
+def check_declared(
+    workflow: str, given: Any, *, handler: Handler | None = None, max_bytes: int = 2**31
+) -> Definition:
     """As it will be stored, or ConfigError: decorators complain at import, not when a worker starts."""
-    return _definition(**declared(workflow, given), max_bytes=max_bytes)
+    return _definition(**declared(workflow, given), signature=handler, max_bytes=max_bytes)
 
 
 async def declare(db: Database, config: Config, handlers: Iterable[Handler]) -> None:
@@ -218,7 +232,7 @@ async def declare(db: Database, config: Config, handlers: Iterable[Handler]) -> 
         given = handler.options.schedule
         if given is None:
             continue
-        wanted = check_declared(handler.name, given, max_bytes=config.max_payload_bytes)
+        wanted = check_declared(handler.name, given, handler=handler, max_bytes=config.max_payload_bytes)
         try:
             await table.upsert(db, wanted, next_after=next_after)
         except ConfigError as error:
@@ -233,6 +247,7 @@ def _definition(
     workflow: Any,
     *,
     max_bytes: int,
+    signature: Signature | None,
     cron: str | None = None,
     every: float | timedelta | None = None,
     at: datetime | None = None,
@@ -263,13 +278,19 @@ def _definition(
         interval_seconds=None if cadence.every is None else cadence.every.total_seconds(),
         once_at=cadence.at,
         timezone=cadence.timezone,
-        input=None if params is None else encode(params, max_bytes=max_bytes),
+        input=_input(signature, params, max_bytes=max_bytes),
         options=encode(kept, max_bytes=max_bytes) if kept else None,
         overlap=_one_of("overlap", overlap, get_args(Overlap)),
         catch_up=_one_of("catch_up", catch_up, get_args(CatchUp)),
         catch_up_limit=checked_whole("catch_up_limit", catch_up_limit, least=1, most=MOST_CATCH_UP),
         jitter_seconds=checked_seconds(jitter, "jitter"),
     )
+
+
+def _input(signature: Signature | None, params: Any, *, max_bytes: int) -> str | None:
+    """What each run gets; None for nothing, which must do for the workflow if its parameters are known."""
+    text = input_text(signature, storable(params, max_bytes=max_bytes))
+    return None if text == "null" else text
 
 
 def _one_of(argument: str, value: str, allowed: tuple[str, ...]) -> str:

@@ -136,6 +136,10 @@ class Store:
             self._workflows_known[name] = (time.monotonic() + _KNOWN_SECONDS, found)
         return found
 
+    def forget_workflows(self) -> None:
+        """A worker has told what its workflows take: the next trigger looks them up."""
+        self._workflows_known.clear()
+
     def knows_of_workers(self, queue_id: int) -> bool:
         return self._workers_known.get(queue_id, 0.0) > time.monotonic()
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from pgqrs.api.arguments import (
+    check_store,
     check_texts,
     checked_attributes,
     checked_batch,
@@ -24,9 +26,11 @@ from pgqrs.db.tables import workflows
 from pgqrs.db.triggering import NewRuns, Triggered
 from pgqrs.durations import checked_seconds
 from pgqrs.engine import observing
+from pgqrs.engine.arguments import each_checked, encoded_inputs
+from pgqrs.engine.binding import Signature
 from pgqrs.engine.context import in_body
 from pgqrs.errors import ConfigError, NoActiveWorker
-from pgqrs.serialization import Encoded, encode
+from pgqrs.serialization import encode
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
@@ -50,6 +54,8 @@ OPTION_NAMES = TriggerOptions.__annotations__.keys() | {"idempotency_key", "requ
 
 class Trigger:
     """What `trigger` was told, until `execute` carries it out."""
+
+    _is_pending = False
 
     def __init__(
         self,
@@ -75,10 +81,13 @@ class Trigger:
         self._require_worker = require_worker
         self._wait = False
         self._timeout: float | None = None
+        # From here on, a trigger that nobody executes is a mistake.
+        self._is_pending = True
 
     def wait(self) -> Trigger:
         """`execute` then waits for the result, and gives that."""
         if self._many:
+            self._is_pending = False
             raise ConfigError(
                 "wait() is for one run; take the ids that trigger_many gives, and await run.result() of each"
             )
@@ -89,8 +98,25 @@ class Trigger:
         self._timeout = checked_seconds(seconds, "timeout")
         return self
 
-    async def execute(self, store: Store) -> Any:
-        """The run's id (or ids), durable; after `wait()` the result."""
+    def __del__(self) -> None:
+        if self._is_pending:
+            verb = "trigger_many" if self._many else "trigger"
+            warnings.warn(
+                f"{verb}(...) of workflow {self._workflow.name!r} was never executed, so nothing was triggered; "
+                f"write `await workflow.{verb}(...).execute(store)`",
+                RuntimeWarning,
+                source=self,
+                stacklevel=2,
+            )
+
+    def execute(self, store: Store) -> Coroutine[Any, Any, Any]:
+        """Start the run, or runs: the id (or ids), durable; after `wait()` the result."""
+        self._is_pending = False
+        check_store(store, "execute(store)", (store,))
+        # A coroutine that is made and not awaited gives Python's own warning.
+        return self._execute(store)
+
+    async def _execute(self, store: Store) -> Any:
         run_ids = [each.run_id for each in await self.triggered(store)]
         if self._many:
             return run_ids
@@ -100,6 +126,7 @@ class Trigger:
 
     async def triggered(self, store: Store, *, actor: str | None = None) -> list[Triggered]:
         """The runs, durable, each with whether it is new or was found by its key; `actor` stands in their history."""
+        self._is_pending = False
         check_texts(actor=actor)
         if in_body() and not self._keys:
             log.warning(
@@ -109,7 +136,16 @@ class Trigger:
             )
         db = await store.ready()
         found = await store.workflow(self._workflow.name)
-        new = new_runs(store.config, found, self._inputs, self._keys, **self._options, actor=actor)
+        new = new_runs(
+            store.config,
+            found,
+            self._inputs,
+            self._keys,
+            **self._options,
+            actor=actor,
+            many=self._many,
+            code=self._workflow.signature,
+        )
         if not new.inputs:
             return []
         await self._look_for_workers(store, found)
@@ -153,13 +189,15 @@ def new_runs(
     max_attempts: int | None = None,
     attributes: dict[str, Any] | None = None,
     actor: str | None = None,
+    many: bool = False,
+    code: Signature | None = None,
 ) -> NewRuns:
-    """Everything checked and encoded, before anything is written."""
+    """Everything checked and encoded, before anything is written; of `many`, errors name the item."""
     if run_at is not None and delay:
         raise ConfigError("give either delay or run_at, not both")
     attempts = config.max_attempts if max_attempts is None else max_attempts
     limit = config.max_payload_bytes
-    texts = [each.text if isinstance(each, Encoded) else encode(each, max_bytes=limit) for each in inputs]
+    texts = encoded_inputs(found, inputs, max_bytes=limit, many=many, code=code)
     if texts:
         checked_batch("the number of runs in one call", len(texts))
     if keys and len(keys) != len(texts):
@@ -170,7 +208,7 @@ def new_runs(
         found.workflow_id,
         found.queue_id,
         texts,
-        keys=[checked_key(key) for key in keys],
+        keys=each_checked(checked_key, keys, many=many),
         priority=checked_priority(priority),
         run_at=checked_time("run_at", run_at),
         delay=checked_seconds(delay, "delay"),

@@ -59,12 +59,17 @@ class Enlistment:
 
     async def enqueue(self, queue: str, payload: Any, **options: Unpack[EnqueueOptions]) -> int:
         """The new message's id; see `Producer.enqueue`."""
-        return (await self.enqueue_many(queue, [payload], **options))[0]
+        return (await self._enqueue(queue, [payload], many=False, **options))[0]
 
     async def enqueue_many(self, queue: str, payloads: Iterable[Any], **options: Unpack[EnqueueOptions]) -> list[int]:
         """The new ids in the order given; see `Producer.enqueue_many`."""
+        return await self._enqueue(queue, payloads, many=True, **options)
+
+    async def _enqueue(
+        self, queue: str, payloads: Iterable[Any], *, many: bool, **options: Unpack[EnqueueOptions]
+    ) -> list[int]:
         checked_name("queue", queue)
-        new = new_messages(self._config, payloads, **options)
+        new = new_messages(self._config, payloads, **options, many=many)
         if not new:
             return []
         found = await queues.get(self._db, queue)

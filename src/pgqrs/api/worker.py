@@ -16,6 +16,7 @@ from pgqrs.db import migrations
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import CATALOGUE
 from pgqrs.db.tables import workers, workflows
+from pgqrs.engine.declared import Place, two_of_a_name
 from pgqrs.engine.registry import Handler, served
 from pgqrs.engine.schemas import input_schema
 from pgqrs.engine.service import Service
@@ -95,6 +96,10 @@ class WorkerBuilder:
     def workflows(self, given: Any) -> Self:
         """A module with decorated workflows, or a mapping from names to handlers."""
         found = _handlers_in(given)
+        for name, handler in found.items():
+            known = self._handlers.get(name)
+            if known is not None and not Place.of(known.function).is_same(Place.of(handler.function)):
+                raise two_of_a_name(name, Place.of(known.function), Place.of(handler.function))
         self._creates |= set(found)
         self._handlers |= found
         return self
@@ -115,6 +120,7 @@ class WorkerBuilder:
             raise ConfigError(f"worker {self._name!r} has nothing to do; give it .workflows(module_or_mapping)")
         handlers = self._bound()
         found = await _define(db, store.config, handlers, creates=self._creates)
+        store.forget_workflows()
         worker_id = await workers.register(
             db,
             queue_id=found[0].queue_id if len(found) == 1 and not self._prefixes else None,
@@ -169,8 +175,7 @@ async def _define(
     for handler in handlers.values():
         if handler.options.dead_letter is not None:
             await workflows.set_dead_letter(db, handler.name, handler.options.dead_letter)
-        if (schema := input_schema(handler)) is not None:
-            await workflows.set_input_schema(db, handler.name, schema)
+        await workflows.set_input_schema(db, handler.name, input_schema(handler))
     await declare(db, config, handlers.values())
     db.hints.announce([CATALOGUE])
     return found
@@ -269,6 +274,7 @@ class Worker:
         added = {name: h for name, h in _handlers_in(given).items() if _is_served(name, service.prefixes)}
         db = await self._store.ready()
         service.add(added, await _define(db, self._store.config, added, creates=added))
+        self._store.forget_workflows()
 
     async def close(self) -> None:
         """Signs off a worker that was used with `run_until_idle`."""

@@ -11,7 +11,7 @@ from datetime import timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
 
-from pgqrs.api.arguments import check_texts, checked_run_id, checked_whole
+from pgqrs.api.arguments import check_texts, checked_run_id, checked_whole, in_order
 from pgqrs.api.metrics import workflow_metrics
 from pgqrs.api.run import Run
 from pgqrs.api.schedules import check_declared
@@ -21,10 +21,12 @@ from pgqrs.db import lifecycle
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import OUTBOX
 from pgqrs.db.tables import runs, workflows
-from pgqrs.durations import checked_seconds
+from pgqrs.durations import checked_seconds, shown
+from pgqrs.engine.binding import Signature
 from pgqrs.engine.context import Context, current_context
+from pgqrs.engine.declared import declare, is_context, types_of
 from pgqrs.engine.plain import SyncContext
-from pgqrs.engine.registry import Handler, WorkflowOptions, is_context, served, types_of
+from pgqrs.engine.registry import Handler, WorkflowOptions, served
 from pgqrs.engine.registry import decorated as _known
 from pgqrs.engine.steps import in_step
 from pgqrs.errors import ConfigError, RunNotFound
@@ -44,6 +46,8 @@ log = logging.getLogger("pgqrs")
 
 def workflow(name: Any = None, **options: Unpack[DecoratorOptions]) -> Any:
     """`workflow("zip_files")` is the noun; `@workflow`, `@workflow(name="zip_files")` makes a function one."""
+    if isinstance(name, Workflow) and not options:
+        return name
     if callable(name):
         return DecoratedWorkflow(name, checked_name("workflow", name.__name__), options=WorkflowOptions())
     checked = _checked_options(name, **options)
@@ -80,6 +84,8 @@ def _checked_options(
         raise ConfigError(f"workflow() does not know {next(iter(unknown))!r}; it takes {known}")
     if dead_letter is not None and checked_name("workflow", dead_letter) == name:
         raise ConfigError(f"workflow {name!r} cannot be its own dead letter; name another one")
+    if retry is not None and not isinstance(retry, RetryPolicy):
+        raise ConfigError(f"workflow(retry=) must be a pgqrs.RetryPolicy, got {shown(retry)}")
     if schedule is not None:
         check_declared(name or "it", schedule)
     return WorkflowOptions(
@@ -104,6 +110,11 @@ class Workflow:
     @property
     def handler(self) -> Handler | None:
         return _known.get(self.name) or served.get(self.name)
+
+    @property
+    def signature(self) -> Signature | None:
+        """What it takes, where its code is at hand: a workflow that is only named may be another program's."""
+        return None
 
     def trigger(
         self,
@@ -135,12 +146,14 @@ class Workflow:
         keys = tuple(idempotency_keys)
         return Trigger(self, list(params), keys, many=True, require_worker=require_worker, **options)
 
+    @in_order
     async def get_run(self, run_id: int, store: Store) -> Run:
         row = await runs.get(await store.ready(), checked_run_id(run_id))
         if row.workflow != self.name:
             raise RunNotFound(run_id, workflow=row.workflow)
         return Run(row, store, returns=self.handler.returns if self.handler else Any)
 
+    @in_order
     async def runs(self, store: Store, *, limit: int = 50, cursor: str | None = None, **fields: Any) -> RunPage:
         """Newest first; `fields` are those of RunFilter (status, attributes ...); `page.next_cursor` leads on."""
         wanted = wanted_by(None, {**fields, "workflow": self.name})
@@ -150,31 +163,37 @@ class Workflow:
         page.next_cursor = next_cursor
         return page
 
+    @in_order
     async def events(self, run_id: int, store: Store, *, limit: int = 100, after: int = 0) -> list[Event]:
         """What happened to it, oldest first; the last one's `event_id` as `after` pages on."""
         await self._ours(run_id, store)
         return await events_of(store, run_id, limit=limit, after=after)
 
+    @in_order
     async def metrics(self, store: Store, *, window: timedelta | float = timedelta(hours=1)) -> WorkflowMetrics:
         """Counts, success rate, durations and waits of its runs, and its queue; over the last `window`."""
         return await workflow_metrics(self.name, store, window=window)
 
+    @in_order
     async def steps(self, run_id: int, store: Store) -> list[Step]:
         """What is on record of a run's steps, in the order in which they were recorded."""
         await self._ours(run_id, store)
         return await steps_of(store, run_id)
 
+    @in_order
     async def cancel(self, run_id: int, store: Store, *, reason: str | None = None, actor: str | None = None) -> None:
         """Ends it, and its children; whoever executes it can write nothing from now on. Only `restart` undoes it."""
         db = await self._ours(run_id, store, reason=reason, actor=actor)
         cancelled = await lifecycle.cancel(db, run_id, reason=reason, actor=actor)
         await self._wake(db, about=cancelled)
 
+    @in_order
     async def pause(self, run_id: int, store: Store, *, reason: str = "resume", actor: str | None = None) -> None:
         db = await self._ours(run_id, store, reason=reason, actor=actor)
         await lifecycle.pause(db, run_id, reason=reason, actor=actor)
         await self._wake(db, about=[run_id])
 
+    @in_order
     async def resume(
         self, run_id: int, store: Store, *, step: str | None = None, data: Any = None, actor: str | None = None
     ) -> None:
@@ -184,6 +203,7 @@ class Workflow:
         await lifecycle.resume(db, run_id, step_id=step, output=text, actor=actor)
         await self._wake(db)
 
+    @in_order
     async def signal(
         self, run_id: int, store: Store, name: str, payload: Any = None, *, actor: str | None = None
     ) -> None:
@@ -193,6 +213,7 @@ class Workflow:
         await lifecycle.signal(db, run_id, name=checked_step_name(name), payload=text, actor=actor)
         await self._wake(db)
 
+    @in_order
     async def restart(self, run_id: int, store: Store, *, actor: str | None = None) -> None:
         """Continue a run that failed, was cancelled or lost its worker: only the steps that made it fail run again.
 
@@ -203,6 +224,7 @@ class Workflow:
         await lifecycle.restart(db, run_id, actor=actor, request=uuid.uuid4().hex)
         await self._wake(db, about=[run_id])
 
+    @in_order
     async def retry_children(self, run_id: int, store: Store, *, actor: str | None = None) -> list[int]:
         """Restart a failed run together with the failed or cancelled children that it failed because of.
 
@@ -215,6 +237,7 @@ class Workflow:
         await self._wake(db, about=restarted)
         return restarted
 
+    @in_order
     async def reset(
         self, run_id: int, store: Store, *, from_step: str | None = None, actor: str | None = None
     ) -> None:
@@ -223,6 +246,7 @@ class Workflow:
         await lifecycle.reset(db, run_id, from_step=from_step, actor=actor)
         await self._wake(db, about=[run_id])
 
+    @in_order
     async def delete(self, run_id: int, store: Store, *, reason: str | None = None, actor: str | None = None) -> None:
         """Out of lists and nobody's to run; its idempotency key is free. Kept until retention removes it.
 
@@ -232,6 +256,7 @@ class Workflow:
         await lifecycle.delete(db, run_id, reason=reason, actor=actor)
         await self._wake(db, about=[run_id])
 
+    @in_order
     async def restore(self, run_id: int, store: Store, *, actor: str | None = None) -> None:
         """Takes `delete` back; what was under way goes on."""
         db = await self._ours(run_id, store, actor=actor)
@@ -267,6 +292,9 @@ class DecoratedWorkflow(Workflow, Generic[P, R]):
         super().__init__(name, options=options)
         functools.update_wrapper(self, function)
         self._handler = Handler.of(self.name, function, options=options)
+        if options.schedule is not None:
+            check_declared(self.name, options.schedule, handler=self._handler)
+        declare(self.name, self, function)
         _known[self.name] = self._handler
 
     @property
@@ -275,6 +303,10 @@ class DecoratedWorkflow(Workflow, Generic[P, R]):
 
     @property
     def handler(self) -> Handler:
+        return self._handler
+
+    @property
+    def signature(self) -> Signature:
         return self._handler
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

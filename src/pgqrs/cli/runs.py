@@ -80,7 +80,7 @@ def trigger(  # noqa: PLR0917 - options
         options["delay"] = values.length(later)
     if attr:
         options["attributes"] = dict(each.partition("=")[::2] for each in attr)
-    given = values.parameters(params or [])
+    given = values.arguments(params or [])
     seconds = None if timeout is None else values.length(timeout).total_seconds()
 
     async def work(store: Store) -> None:

@@ -78,7 +78,7 @@ def create(  # noqa: PLR0917 - options
     timezone: Annotated[str, typer.Option("--timezone", help="Europe/Berlin")] = "UTC",
 ) -> None:
     """Make it, or change it to be so."""
-    options: dict[str, Any] = {"cron": cron, "timezone": timezone, "params": values.parameters(params or [])}
+    options: dict[str, Any] = {"cron": cron, "timezone": timezone, "params": values.arguments(params or [])}
     options["every"] = None if every is None else values.length(every)
     options["at"] = None if at is None else values.moment(at)
 

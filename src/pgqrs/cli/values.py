@@ -10,19 +10,26 @@ from pathlib import Path
 from typing import Any
 
 from pgqrs.errors import ConfigError
+from pgqrs.inputs import Typed
 from pgqrs.words import length
 
 # What a file or standard input may hold: as much as a payload, and a little more for blanks.
 _MOST_BYTES = 64 * 1024 * 1024
 
-__all__ = ["document", "ids", "length", "moment", "parameters", "parsed"]
+__all__ = ["arguments", "document", "ids", "length", "moment", "parameters", "parsed"]
+
+
+def arguments(words: Sequence[str]) -> Any:
+    """As `parameters`, for a workflow: names are those of its parameters, or of the fields of the value it takes."""
+    found = parameters(words)
+    return Typed(found) if words and not _is_document(words) else found
 
 
 def parameters(words: Sequence[str]) -> Any:
     """`name=ann n:=3` as `{"name": "ann", "n": 3}`; `@file`, `-` or one JSON text as that; nothing as None."""
     if not words:
         return None
-    if len(words) == 1 and "=" not in words[0].partition('"')[0].partition("{")[0]:
+    if _is_document(words):
         return document(words[0])
     found: dict[str, Any] = {}
     for word in words:
@@ -31,6 +38,10 @@ def parameters(words: Sequence[str]) -> Any:
             raise ConfigError(f"{word!r} is no parameter; write name=text, name:=json, @file.json or - for stdin")
         found[name] = text if separator == "=" else parsed(text, what=f"{name}:=")
     return found
+
+
+def _is_document(words: Sequence[str]) -> bool:
+    return len(words) == 1 and "=" not in words[0].partition('"')[0].partition("{")[0]
 
 
 def _split(word: str) -> tuple[str, str, str]:

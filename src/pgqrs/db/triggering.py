@@ -11,8 +11,9 @@ from pgqrs.db.database import Database, Kind, store_call
 from pgqrs.db.history import Happening, facts, publish, tell
 from pgqrs.db.queries import load
 from pgqrs.errors import IdempotencyConflict, PgqrsError
+from pgqrs.inputs import given_text, same_input
 from pgqrs.journal import EventType
-from pgqrs.serialization import decode, encode, same_value
+from pgqrs.serialization import decode, encode
 
 _SQL = load(__package__, "triggering")
 
@@ -96,7 +97,7 @@ def _by_key(new: NewRuns) -> dict[str, str]:
     """The inputs by their keys; a key that is given twice must be given with one input."""
     inputs: dict[str, str] = {}
     for text, key in zip(new.inputs, new.keys, strict=True):
-        if not same_value(inputs.setdefault(key, text), text):
+        if not same_input(inputs.setdefault(key, text), text):
             raise IdempotencyConflict(key, None)
     return inputs
 
@@ -135,7 +136,7 @@ async def _found(db: Database, new: NewRuns, inputs: Mapping[str, str]) -> dict[
     """Live runs with one of the keys; IdempotencyConflict when one is not the run that this would have been."""
     rows = await live_runs_by_key(db, list(inputs))
     for key, run_id, workflow_id, text in rows:
-        if workflow_id != new.workflow_id or not same_value(text or "null", inputs[key]):
+        if workflow_id != new.workflow_id or not same_input(text or "null", inputs[key]):
             raise IdempotencyConflict(key, run_id)
     return {key: Triggered(run_id, is_new=False) for key, run_id, _, _ in rows}
 
@@ -189,6 +190,6 @@ async def trigger_dead_letters(db: Database, run_ids: Sequence[int]) -> None:
     ):
         # Input and error are JSON already.
         about = encode({"run_id": run_id, "workflow": name, "last_error": last_error, "attempt": attempt})
-        params = f'{about[:-1]},"input":{text or "null"},"error":{error or "null"}}}'
+        params = f'{about[:-1]},"input":{given_text(text or "null")},"error":{error or "null"}}}'
         new = NewRuns(workflow_id, queue_id, [params], max_attempts=max_attempts, dead_letter_of=run_id)
         await _trigger(db, new)

@@ -11,14 +11,15 @@ from pgqrs.db.tables import runs, workflows
 from pgqrs.db.tables.runs import RunRow
 from pgqrs.db.triggering import NewRuns
 from pgqrs.db.writes import StepRecord
+from pgqrs.engine.arguments import bound_inputs, storable_inputs
 from pgqrs.engine.branches import Place, outside
 from pgqrs.engine.execution import Execution, Wait
 from pgqrs.engine.gathering import Gatherer
 from pgqrs.engine.observing import triggered
 from pgqrs.engine.registry import decorated
 from pgqrs.engine.waiting import Answer, Waiter, replay
-from pgqrs.errors import ExecutionFailed, RunCancelled, RunNotFound, WorkflowNotFound
-from pgqrs.serialization import Encoded, decode, encode
+from pgqrs.errors import ExecutionFailed, InvalidArguments, RunCancelled, RunNotFound, WorkflowNotFound
+from pgqrs.serialization import decode, encode
 from pgqrs.types import ENDED, RunStatus, StepStatus
 
 
@@ -41,7 +42,7 @@ async def spawn(execution: Execution, place: Place, workflow: str, inputs: list[
         return _known(execution, decode(recorded.output or "[]"))
     if recorded is not None and recorded.status is StepStatus.ERROR:
         replay(execution, place, Any).given()
-    texts = [_text(value, max_bytes=execution.config.max_payload_bytes) for value in inputs]
+    values = storable_inputs(inputs, max_bytes=execution.config.max_payload_bytes)
     execution.begin()
     execution.began_new(place)
     try:
@@ -49,11 +50,13 @@ async def spawn(execution: Execution, place: Place, workflow: str, inputs: list[
             found = await execution.ask(
                 lambda _again: outside(_found(execution.db, workflow)), answers=(WorkflowNotFound,)
             )
-        except WorkflowNotFound as error:
-            missing = error
+            texts = bound_inputs(found, values)
+        except (WorkflowNotFound, InvalidArguments) as error:
+            # What a workflow takes may change: the handler must get the same answer in every pass.
+            refused = error
         else:
             return _known(execution, await _spawned(execution, place, found, workflow, texts))
-        again = await execution.fail(StepRecord(place.step_id, place.ordinal, StepStatus.ERROR), missing)
+        again = await execution.fail(StepRecord(place.step_id, place.ordinal, StepStatus.ERROR), refused)
     finally:
         execution.finish()
     raise again
@@ -67,10 +70,6 @@ async def _found(db: Driver, name: str) -> workflows.Workflow:
         if name not in decorated:
             raise
         return await workflows.create(db, name)
-
-
-def _text(value: Any, *, max_bytes: int) -> str:
-    return value.text if isinstance(value, Encoded) else encode(value, max_bytes=max_bytes)
 
 
 def _known(execution: Execution, run_ids: list[int]) -> list[Child]:

@@ -11,6 +11,7 @@ from pgqrs.db.tables.runs import RunRow
 from pgqrs.db.writes import Ending, StepRecord, Yielding
 from pgqrs.engine.recorded_errors import message_of, storable
 from pgqrs.errors import (
+    InvalidArguments,
     NonDeterminism,
     PauseError,
     PermanentError,
@@ -64,7 +65,7 @@ def failure(
                 waiting_for=f"parked: {message_of(error)}"[:_MOST_MESSAGE],
                 last_error=summary,
             )
-        case PermanentError() | SerializationError():
+        case PermanentError() | SerializationError() | InvalidArguments():
             return _end(error, step_ids)
         case _ if attempt >= policy.max_attempts or not (is_ours or policy.retries(error)):
             return _end(error, step_ids)

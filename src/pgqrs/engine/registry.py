@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
+import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, NamedTuple, Never, NoReturn, get_type_hints
+from typing import Any, NamedTuple, Never, NoReturn
 
-from pgqrs.errors import ConfigError
+from pgqrs.durations import shown
+from pgqrs.engine.binding import bind, named_text
+from pgqrs.engine.declared import context_of, types_of
+from pgqrs.errors import ConfigError, InvalidArguments, SerializationError
+from pgqrs.inputs import Stored, read
 from pgqrs.retry import RetryPolicy
-from pgqrs.serialization import decode, encode
-
-_CONTEXT_NAMES = frozenset({"ctx", "context", "_ctx", "workflow_ctx", "wf_ctx"})
+from pgqrs.serialization import decode, encode, from_parsed, text_of
 
 # The handlers of the workflows that this process has decorated, by name.
 decorated: dict[str, Handler] = {}
@@ -33,7 +37,7 @@ class WorkflowOptions:
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A workflow's function and its shape."""
+    """A workflow's function and its shape. As a `Signature` it tells what the workflow takes."""
 
     name: str
     function: Callable[..., Any]
@@ -54,51 +58,140 @@ class Handler:
         except (TypeError, ValueError):
             raise ConfigError(f"the handler of workflow {name!r} must be a function, not {function!r}") from None
         types = types_of(function)
-        takes_context = bool(parameters) and is_context(parameters[0], types)
+        context = context_of(name, function, parameters, types)
+        taken = tuple(each for each in parameters if each.name != context)
+        for each in taken:
+            _check_nameable(name, each)
         return cls(
             name=name,
-            function=function,
+            function=_callable_by_name(function, parameters, context),
             is_async=inspect.iscoroutinefunction(inspect.unwrap(function)),
-            takes_context=takes_context,
-            parameters=parameters[1:] if takes_context else parameters,
+            takes_context=context is not None,
+            parameters=taken,
             types=types,
             returns=types.get("return", Any),
             options=options or WorkflowOptions(),
         )
 
+    @property
+    def workflow(self) -> str:
+        return self.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.parameters)
+
+    @property
+    def required(self) -> frozenset[str]:
+        return frozenset(each.name for each in self.parameters if each.default is inspect.Parameter.empty)
+
+    def misfit(self, name: str, text: str) -> str | None:
+        """Return why an encoded value cannot be that argument, or None."""
+        kind = self.types.get(name, Any)
+        if kind is Any:
+            return None
+        try:
+            decode(text, kind)
+        except SerializationError as error:
+            return _misfit(kind, decode(text), error)
+        return None
+
     def encode_input(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, max_bytes: int) -> str:
-        """One argument is stored as it is, several as an object by name."""
-        if len(self.parameters) == 1 and len(args) == 1 and not kwargs:
-            return encode(args[0], max_bytes=max_bytes)
+        """Return what is stored for a call with these arguments, or raise InvalidArguments."""
         try:
             bound = inspect.Signature(list(self.parameters)).bind(*args, **kwargs)
         except TypeError as error:
-            raise ConfigError(f"workflow {self.name!r}: {error}") from None
-        if len(self.parameters) == 1 and len(bound.arguments) == 1:
-            return encode(next(iter(bound.arguments.values())), max_bytes=max_bytes)
-        return encode(dict(bound.arguments) or None, max_bytes=max_bytes)
+            raise self._unbound(kwargs, error) from None
+        if not bound.arguments:
+            return "null"
+        encode(dict(bound.arguments), max_bytes=max_bytes)
+        return named_text(self, {name: encode(value) for name, value in bound.arguments.items()})
+
+    def _unbound(self, kwargs: dict[str, Any], error: TypeError) -> InvalidArguments:
+        """Python's own words; for a name that is not there, with the one that was probably meant."""
+        unknown = next((name for name in kwargs if name not in self.names), None)
+        near = [] if unknown is None else difflib.get_close_matches(unknown, self.names, n=1)
+        return InvalidArguments(self.name, str(error), parameter=unknown, suggestion=near[0] if near else None)
 
     def decode_input(self, text: str | None) -> dict[str, Any]:
-        """The stored input as the handler's arguments, of the annotated types."""
-        if not self.parameters:
-            return {}
-        if len(self.parameters) == 1:
-            only = self.parameters[0]
-            if text is None or (text == "null" and only.default is not inspect.Parameter.empty):
-                return {} if only.default is not inspect.Parameter.empty else {only.name: None}
-            return {only.name: decode(text, self.types.get(only.name, Any))}
-        plain = decode(text or "null")
-        if plain is None:
-            return {}
-        if not isinstance(plain, dict):
-            raise ConfigError(
-                f"workflow {self.name!r} takes {len(self.parameters)} arguments: trigger it with all of them"
-            )
-        return {
-            p.name: decode(encode(plain[p.name]), self.types[p.name]) if p.name in self.types else plain[p.name]
-            for p in self.parameters
-            if p.name in plain
-        }
+        """Return the stored input as the handler's arguments, of the annotated types."""
+        stored, bound = self._bound(text)
+        arguments = {}
+        for name, content in bound.items():
+            kind = self.types.get(name, Any)
+            try:
+                arguments[name] = from_parsed(content, kind, tagged=stored.tagged)
+            except SerializationError as error:
+                if kind is Any:
+                    raise
+                # Reading has changed what it read: once more, for the error.
+                value = decode(text_of(self._bound(text)[1][name]))
+                raise InvalidArguments(
+                    self.name, f"{name!r} {_misfit(kind, value, error)}", parameter=name
+                ) from error
+        return arguments
+
+    def _bound(self, text: str | None) -> tuple[Stored, dict[str, Any]]:
+        stored = read(text or "null")
+        return stored, bind(self, stored.form, stored.content, strict=False)
+
+
+def _misfit(kind: Any, value: Any, error: SerializationError) -> str:
+    """`must be an int, got 'lots'`; where the fault is further inside, what it is there."""
+    if error.path == "$" and isinstance(kind, type) and error.reason.startswith("Expected"):
+        return f"must be {with_article(kind.__name__)}, got {shown(value)}"
+    where = "" if error.path == "$" else f"{error.path}: "
+    return f"is not {named_type(kind)}: {where}{error.reason}"
+
+
+def named_type(kind: Any) -> str:
+    return with_article(kind.__name__) if isinstance(kind, type) else str(kind).replace("typing.", "")
+
+
+def with_article(name: str) -> str:
+    return f"{'an' if name[:1].lower() in set('aeiou') else 'a'} {name}"
+
+
+def _check_nameable(workflow: str, parameter: inspect.Parameter) -> None:
+    if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+        raise ConfigError(
+            f"workflow {workflow!r} takes {parameter}, but arguments are stored by name; give each one a parameter, "
+            "or take a list or a dict"
+        )
+
+
+def _callable_by_name(
+    function: Callable[..., Any], parameters: tuple[inspect.Parameter, ...], context: str | None
+) -> Callable[..., Any]:
+    """The function itself if `function(context, **arguments)` calls it; else one that puts them where they belong."""
+    by_position = [each for each in parameters if each.kind is inspect.Parameter.POSITIONAL_ONLY]
+    comes_first = context is None or (
+        parameters[0].name == context and parameters[0].kind is not inspect.Parameter.KEYWORD_ONLY
+    )
+    if comes_first and all(each.name == context for each in by_position):
+        return function
+    return _Placing(function, by_position, context)
+
+
+class _Placing:
+    """A function whose context is not its first parameter, or that takes arguments by position only."""
+
+    def __init__(
+        self, function: Callable[..., Any], by_position: list[inspect.Parameter], context: str | None
+    ) -> None:
+        functools.update_wrapper(self, function)
+        # By these a recorded error finds its class again.
+        self.__globals__ = getattr(inspect.unwrap(function), "__globals__", {})
+        self._function = function
+        self._by_position = by_position
+        self._context = context
+
+    def __call__(self, *context: Any, **arguments: Any) -> Any:
+        if self._context is not None:
+            arguments[self._context] = context[0]
+        # What was not given has a default: binding has seen to it.
+        args = [arguments.pop(each.name, each.default) for each in self._by_position]
+        return self._function(*args, **arguments)
 
 
 class Shape(NamedTuple):
@@ -130,18 +223,3 @@ def return_type(function: Callable[..., Any]) -> Any:
     hint = types_of(function).get("return", Any)
     # A function that only ever raises (a pause) says so; what it is resumed with may be anything.
     return Any if hint in (type(None), NoReturn, Never) else hint
-
-
-def types_of(function: Callable[..., Any]) -> dict[str, Any]:
-    if not getattr(function, "__annotations__", True):
-        return {}
-    try:
-        return get_type_hints(function)
-    except (NameError, TypeError, AttributeError):
-        # A hint that cannot be read now (a local class, a missing import) is no hint.
-        return {}
-
-
-def is_context(parameter: inspect.Parameter, types: dict[str, Any]) -> bool:
-    hint = types.get(parameter.name)
-    return parameter.name in _CONTEXT_NAMES or getattr(hint, "__pgqrs_context__", False) is True

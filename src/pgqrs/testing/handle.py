@@ -10,6 +10,7 @@ from pgqrs.api.why import PARKED
 from pgqrs.db.looking import LiveRun
 from pgqrs.db.tables.runs import RunRow
 from pgqrs.errors import ExecutionFailed, RunCancelled
+from pgqrs.inputs import given
 from pgqrs.serialization import decode
 from pgqrs.types import ENDED, Event, RunStatus, Step, StepStatus
 
@@ -55,7 +56,7 @@ class RunHandle:
 
     @property
     def input(self) -> Any:
-        return None if self.row.input is None else decode(self.row.input)
+        return given(self.row.input)
 
     @property
     def error(self) -> str | None:

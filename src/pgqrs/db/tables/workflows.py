@@ -23,6 +23,8 @@ class Workflow:
     queue_id: int
     created_at: datetime
     paused_at: datetime | None
+    # What it takes, as a worker's code says; lists leave it out.
+    input_schema: str | None = None
 
 
 @store_call(Kind.UNIT, idempotent=True)

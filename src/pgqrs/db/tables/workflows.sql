@@ -6,7 +6,7 @@ where q.name = :name
 on conflict (name) do nothing;
 
 -- name: get_workflow
-select workflow_id, name, queue_id, created_at, paused_at
+select workflow_id, name, queue_id, created_at, paused_at, {text input_schema}
 from pgqrs_workflows
 where name = :name;
 

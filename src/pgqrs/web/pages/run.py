@@ -18,6 +18,7 @@ from pgqrs.db.pulse import clock
 from pgqrs.db.tables import runs
 from pgqrs.errors import ConfigError
 from pgqrs.filters import RunFilter
+from pgqrs.inputs import given_text
 from pgqrs.web.access import Scope
 from pgqrs.web.pages import acting
 from pgqrs.web.pages.deeds import endpoints_of
@@ -64,7 +65,7 @@ async def show(asked: Asked) -> Response:
         events=events[:SHOWN_EVENTS],
         more_events=events[SHOWN_EVENTS - 1].event_id if len(events) > SHOWN_EVENTS else None,
         children=children,
-        input=_cut(row.input),
+        input=_cut(None if row.input is None else given_text(row.input)),
         output=_cut(row.output),
         error=_cut(row.error),
     )
@@ -95,6 +96,7 @@ async def download(asked: Asked) -> Response:
         content = "" if step is None else getattr(step, what) or ""
     else:
         content = getattr(await runs.get(db, run_id), what) or ""
+        content = given_text(content) if what == "input" else content
     # Step ids hold anything: the name of the file is ours.
     name = f"run-{run_id}{'-step' if step_id else ''}-{what}.json"
     headers = {"content-disposition": f'attachment; filename="{name}"'}

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pgqrs.engine.schemas import BY_NAME
+from pgqrs.inputs import Typed
 from pgqrs.web.pages.deeds import Unclear, text, value
 from pgqrs.web.routing import Asked
 
@@ -29,10 +31,15 @@ class InputField:
 
 
 def fields_of(schema_text: str | None) -> list[InputField]:
-    """None for an input that is no object with known properties."""
+    """The parameters; of a workflow with one, the fields of its value. None for what cannot be drawn as fields."""
     try:
         whole = json.loads(schema_text or "null")
         schema = _resolved(whole, whole)
+        if schema.get(BY_NAME) and len(schema["properties"]) == 1:
+            [only] = schema["properties"].values()
+            inner = _resolved(only, whole)
+            # A value without known fields is written as JSON.
+            schema = schema if inner.get("type") in _PLAIN else inner
         properties: dict[str, Any] = schema["properties"]
         if len(properties) > _MOST_FIELDS:
             return []
@@ -68,7 +75,7 @@ def input_of(asked: Asked, fields: Sequence[InputField]) -> Any:
     """What the form gives; Unclear names what cannot be read."""
     if not fields:
         return value(asked, "input")
-    found = {}
+    found = Typed()
     for field in fields:
         given = text(asked, PREFIX + field.name)
         if given is not None:

@@ -20,7 +20,7 @@ from pgqrs.db.glimpses import Cell
 from pgqrs.db.metrics import percentile
 from pgqrs.db.pulse import workflows_at_a_glance
 from pgqrs.db.tables import workflows as table
-from pgqrs.errors import ConfigError
+from pgqrs.errors import ConfigError, InvalidArguments, SerializationError
 from pgqrs.filters import RunFilter
 from pgqrs.types import RunSummary, StepStatus
 from pgqrs.web.access import Scope
@@ -164,7 +164,10 @@ async def trigger(asked: Asked) -> Response:
     except Unclear as unclear:
         return await show(asked, error=str(unclear), given=asked.body)
     new = workflow_of(name).trigger(params, idempotency_key=text(asked, "key"), delay=delay)
-    [made] = await new.triggered(asked.store, actor=asked.actor)
+    try:
+        [made] = await new.triggered(asked.store, actor=asked.actor)
+    except (InvalidArguments, SerializationError) as error:
+        return await show(asked, error=str(error), given=asked.body)
     return see(asked, "/runs/{}", made.run_id, done="run.trigger")
 
 

@@ -1,0 +1,50 @@
+"""The inputs of new runs: bound to the workflow's parameters as far as these are known, and encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from pgqrs.db.tables.workflows import Workflow
+from pgqrs.engine.binding import Signature, Storable, input_text, storable
+from pgqrs.engine.schemas import stored_signature
+from pgqrs.errors import PgqrsError
+
+T = TypeVar("T")
+
+
+def encoded_inputs(
+    found: Workflow, inputs: Iterable[Any], *, max_bytes: int, many: bool = True, code: Signature | None = None
+) -> list[str]:
+    """Return what is stored for each input; of `many`, an error names the item.
+
+    What the workflow takes is told by its `code` where the caller has that, else by what a worker has stored.
+    """
+    signature = code or stored_signature(found.name, found.input_schema)
+
+    def encoded(given: Any) -> str:
+        return input_text(signature, storable(given, max_bytes=max_bytes))
+
+    return each_checked(encoded, inputs, many=many)
+
+
+def storable_inputs(inputs: Sequence[Any], *, max_bytes: int) -> list[Storable]:
+    """Return the inputs encoded, or raise what no database can change: a value that cannot be stored."""
+    return each_checked(lambda given: storable(given, max_bytes=max_bytes), inputs, many=len(inputs) > 1)
+
+
+def bound_inputs(found: Workflow, values: Sequence[Storable]) -> list[str]:
+    """Return what is stored for each value, or raise InvalidArguments."""
+    signature = stored_signature(found.name, found.input_schema)
+    return each_checked(lambda value: input_text(signature, value), values, many=len(values) > 1)
+
+
+def each_checked(checked: Callable[[Any], T], given: Iterable[Any], *, many: bool = True) -> list[T]:
+    """Return what `checked` makes of each item; of `many`, an error names the item."""
+    found: list[T] = []
+    try:
+        for each in given:
+            found.append(checked(each))  # noqa: PERF401 - its length is the index
+    except PgqrsError as error:
+        raise (error.of_item(len(found)) if many else error) from error.__cause__
+    return found

@@ -1,0 +1,105 @@
+"""Mistakes that were silent, or told in words of our insides: a forgotten execute, arguments in the wrong order."""
+
+import gc
+import inspect
+import warnings
+
+import pytest
+
+import pgqrs
+
+
+def forgotten(recorded):
+    return [str(each.message) for each in recorded if "was never executed" in str(each.message)]
+
+
+async def test_a_trigger_that_is_never_executed_warns(store, flow):
+    with warnings.catch_warnings(record=True) as recorded:
+        warnings.simplefilter("always")
+        flow.trigger({"n": 1}, priority=3)
+        flow.trigger_many([1, 2])
+        gc.collect()
+
+    assert [each.category for each in recorded] == [RuntimeWarning] * 2
+    assert forgotten(recorded)[0] == (
+        "trigger(...) of workflow 'flow' was never executed, so nothing was triggered; "
+        "write `await workflow.trigger(...).execute(store)`"
+    )
+    assert await flow.runs(store) == []
+
+
+async def test_a_trigger_that_was_used_or_refused_does_not_warn(store, flow):
+    with warnings.catch_warnings(record=True) as recorded:
+        warnings.simplefilter("always")
+        await flow.trigger(1).execute(store)
+        await flow.trigger(2).triggered(store)
+        waiting = flow.trigger(3).wait().timeout(0)
+        with pytest.raises(pgqrs.WaitTimeout):
+            await waiting.execute(store)
+        for refused in (
+            lambda: flow.trigger(1, prioity=3),
+            lambda: flow.trigger_many([1]).wait(),
+            lambda: flow.trigger(object()).execute(store),
+            lambda: pgqrs.workflow("nowhere").trigger(1).execute(store),
+        ):
+            with pytest.raises(pgqrs.PgqrsError):
+                await refused()
+        del waiting
+        gc.collect()
+
+    assert forgotten(recorded) == []
+
+
+async def test_an_execute_that_is_not_awaited_gets_pythons_own_warning_alone(store, flow):
+    with warnings.catch_warnings(record=True) as recorded:
+        warnings.simplefilter("always")
+        flow.trigger(1).execute(store)
+        gc.collect()
+
+    assert len(recorded) == 1
+    assert "was never awaited" in str(recorded[0].message)
+
+
+VERBS = [
+    name
+    for name, each in inspect.getmembers(pgqrs.Workflow, inspect.iscoroutinefunction)
+    if not name.startswith("_") and "run_id" in inspect.signature(each).parameters
+]
+
+
+def test_all_verbs_are_tested():
+    assert {"get_run", "steps", "events", "cancel", "pause", "resume", "signal", "restart", "reset", "delete"} < {
+        *VERBS
+    }
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_verb_with_its_arguments_in_the_wrong_order_shows_the_right_one(store, flow, verb):
+    run_id = await flow.trigger(1).execute(store)
+    call = getattr(flow, verb)
+
+    with pytest.raises(
+        pgqrs.ConfigError, match=rf"wrong order: write {verb}\(run_id, store.*\), not \(store, {run_id}"
+    ):
+        await call(store, run_id)
+    with pytest.raises(pgqrs.ConfigError, match=rf"{verb}\(run_id, store.*\) needs a connected store, got"):
+        await call(run_id, pgqrs.connect("sqlite://:memory:"))
+    with pytest.raises(
+        pgqrs.ConfigError, match=rf"{verb}\(run_id, store.*\) takes the id of the run: pass run.run_id"
+    ):
+        await call(await flow.get_run(run_id, store), store, *(["go"] if verb == "signal" else []))
+
+
+async def test_a_signal_in_the_wrong_order_shows_the_right_one(store, flow):
+    run_id = await flow.trigger(1).execute(store)
+
+    for given in ((run_id, "go", store), ("go", run_id, store), (store, run_id, "go")):
+        with pytest.raises(pgqrs.ConfigError, match=r"write signal\(run_id, store, name, payload=None\), not \("):
+            await flow.signal(*given)
+
+
+async def test_lists_and_triggers_need_a_store(store, flow):
+    with pytest.raises(pgqrs.ConfigError, match=r"runs\(store\) needs a connected store, got \('flow'\)"):
+        await flow.runs("flow")
+    with pytest.raises(pgqrs.ConfigError, match=r"execute\(store\) needs a connected store, got \(None\)"):
+        await flow.trigger(1).execute(None)
