@@ -230,3 +230,17 @@ async def test_a_trigger_in_the_body_of_a_workflow_is_warned_of_as_each_replay_r
     assert len(run.output()) == 2
     assert {each.status for each in await double.runs(store)} == {"SUCCESS"}
     assert sum("again by each replay" in each.message for each in caplog.records) == 1
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+async def test_a_child_that_is_not_awaited_ends_its_parent_in_error(store, serve):
+    @pgqrs.workflow
+    async def parent() -> int:
+        double(3)
+        return 1
+
+    run = await serve(parent, double)
+
+    assert run.status == "ERROR"
+    assert "await" in run.last_error
+    assert await children_of(store, run) == []

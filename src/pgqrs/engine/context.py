@@ -191,7 +191,10 @@ class Context:
 
     def spawn(self, workflow: Any, params: Any = None) -> Awaitable[Child]:
         """Starts a child run, once however often this is replayed; `await child.result()` waits for it."""
-        return self._spawn_one(self._execution.place("spawn"), _name_of(workflow), params)
+        name = _name_of(workflow)
+        place = self._execution.place("spawn")
+        self._execution.unawaited[place.step_id] = None
+        return self._spawn_one(place, name, params)
 
     async def _spawn_one(self, place: Place, workflow: str, params: Any) -> Child:
         [child] = await spawn(self._execution, place, workflow, [params])
