@@ -79,9 +79,22 @@ class Resting:
         self._execution.check_usable()
 
     def look(self) -> None:
+        """Something has changed: if every branch waits now, the run is put to rest.
+
+        Not in this turn of the event loop: what a task waits for can only be seen when it does not run.
+        """
+        if self._is_possible():
+            self._look_again(0.0)
+
+    def _is_possible(self) -> bool:
+        execution = self._execution
+        return bool(self._waits) and not (self.suspended or execution.in_flight or execution.halted is not None)
+
+    def _look(self) -> None:
         """If nothing is in flight and every branch waits, put the run to rest."""
         execution = self._execution
-        if self.suspended or not self._waits or execution.in_flight or execution.halted is not None:
+        self._next_look = None
+        if not self._is_possible():
             return
         tasks = {branch.task for branch in execution.live}
         states = {branch: pending(branch, tasks) for branch in execution.live}
@@ -112,7 +125,7 @@ class Resting:
         if self._next_look is not None:
             self._next_look.cancel()
         loop = asyncio.get_running_loop()
-        self._next_look = loop.call_later(seconds, self.look) if seconds else loop.call_soon(self.look)
+        self._next_look = loop.call_later(seconds, self._look) if seconds else loop.call_soon(self._look)
 
     def _rest(self) -> None:
         """Raises Suspend where the handler waits; the tasks that it has made are cancelled when it is gone."""
