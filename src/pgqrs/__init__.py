@@ -34,7 +34,8 @@ _HOMES = {
     "engine.routes": "Publisher",
     "errors": """
         AlreadyCompleted ConfigError ConnectionFailed ExecutionFailed IdempotencyConflict InvalidArguments
-        InvalidTransition LeaseLost NoActiveWorker NonDeterminism NotAllowedInStep NotFound NotRecorded PauseError
+        InvalidTransition LeaseLost NoActiveWorker NonDeterminism NotAllowedInStep NotFound NotRecorded OutcomeUnknown
+        PauseError
         PayloadTooLarge
         PermanentError PgqrsError PublishFailed QueueNotFound RunCancelled RunDeleted RunNotFound ScheduleNotFound
         SchemaMismatch SchemaNotInstalled SerializationError StepFailed StorePromoted TransientError

@@ -19,7 +19,11 @@ async def works(store):
     workers = []
 
     async def work(flow, child, run_id):
-        worker = await pgqrs.worker("both", prefixes=["flow", "child"]).workflows({"flow": flow, "child": child}).create(store)
+        worker = (
+            await pgqrs.worker("both", prefixes=["flow", "child"])
+            .workflows({"flow": flow, "child": child})
+            .create(store)
+        )
         workers.append(worker)
         await worker.run_until_idle()
         return await pgqrs.workflow("flow").get_run(run_id, store)

@@ -11,7 +11,7 @@ from pgqrs.config import Config
 from pgqrs.db.claims import Claim
 from pgqrs.db.driver import Driver
 from pgqrs.db.writes import Ending, Yielding
-from pgqrs.engine.branches import current_branch, install_task_factory
+from pgqrs.engine.branches import current_body, current_branch, install_task_factory
 from pgqrs.engine.committer import Committer
 from pgqrs.engine.context import Context, current_context
 from pgqrs.engine.execution import Execution
@@ -183,7 +183,8 @@ class Executor:
         if not handler.is_async:
             context = SyncContext(context, self._loop)
         given = (context,) if handler.takes_context else ()
-        tokens = current_branch.set(execution.root), current_context.set(context)
+        # Its own world, whatever the worker was started in.
+        tokens = current_branch.set(execution.root), current_context.set(context), current_body.set(None)
         try:
             if handler.is_async:
                 value = await handler.function(*given, **arguments)
@@ -193,6 +194,7 @@ class Executor:
             # What follows is the engine's own.
             current_branch.reset(tokens[0])
             current_context.reset(tokens[1])
+            current_body.reset(tokens[2])
         if execution.resting.suspended or execution.halted is not None:
             # Swallowed: what the handler returned is not its result.
             return "null"
