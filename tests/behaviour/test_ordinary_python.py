@@ -262,14 +262,102 @@ async def test_a_step_in_a_finally_block_does_not_park_the_retry(run, clock):
             await ctx.step("more", lambda: effects.append("more"))
         finally:
             await ctx.step("clean up", lambda: effects.append("clean up"))
+        await ctx.sleep(60)
         return "done"
 
     waiting = await run(handler)
     clock.advance(600)
+    waiting = await run(handler, run_id=waiting.run_id)
+    # A replay of the attempt that went well finds what the failed one did about its failure, too.
+    clock.advance(60)
     done = await run(handler, run_id=waiting.run_id)
 
     assert (done.status, done.output()) == ("SUCCESS", "done")
     assert effects == ["work", "clean up", "work", "more"]
+
+
+@pytest.mark.parametrize("form", ["gather", "TaskGroup"])
+async def test_what_was_done_about_a_failed_branch_does_not_park_the_retry(run, clock, form):
+    effects = []
+
+    def fails_once():
+        effects.append("a")
+        if effects.count("a") == 1:
+            raise OSError("not yet")
+
+    async def handler(ctx, params):
+        async def branch(name, function):
+            return await ctx.step(name, function)
+
+        both = [branch("a", fails_once), branch("b", lambda: effects.append("b"))]
+        try:
+            if form == "gather":
+                await asyncio.gather(*both)
+            else:
+                async with asyncio.TaskGroup() as group:
+                    for each in both:
+                        group.create_task(each)
+        except BaseException:
+            await asyncio.gather(branch("undo", lambda: effects.append("undo")))
+            await ctx.step("tell", lambda: effects.append("tell"))
+            raise
+        await ctx.step("ship", lambda: effects.append("ship"))
+        await asyncio.gather(branch("pack", lambda: effects.append("pack")))
+        await ctx.sleep(60)
+        return "done"
+
+    waiting = await run(handler)
+    clock.advance(600)
+    waiting = await run(handler, run_id=waiting.run_id)
+    clock.advance(60)
+    done = await run(handler, run_id=waiting.run_id)
+
+    assert (done.status, done.output()) == ("SUCCESS", "done")
+    assert effects.count("a") == 2
+    assert [effects.count(each) for each in ("b", "undo", "tell", "ship", "pack")] == [1, 1, 1, 1, 1]
+
+
+async def test_a_branch_that_its_group_cancelled_does_no_more_in_a_replay(run, clock):
+    effects = []
+
+    async def handler(ctx, params):
+        in_b = asyncio.Event()
+
+        async def fails():
+            if not effects:
+                await in_b.wait()
+            await ctx.step("a", fail)
+
+        async def works():
+            await ctx.step("b", work)
+            await ctx.step("c", lambda: effects.append("c"))
+
+        async def work():
+            effects.append("b")
+            in_b.set()
+            await failed.wait()
+
+        def fail():
+            loop.call_soon_threadsafe(failed.set)
+            raise ValueError("not this one")
+
+        loop, failed = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(fails())
+                group.create_task(works())
+        except* ValueError:
+            pass
+        await ctx.sleep(60)
+        return "done"
+
+    waiting = await run(handler)
+    was = list(effects)
+    clock.advance(60)
+    done = await run(handler, run_id=waiting.run_id)
+
+    assert done.output() == "done"
+    assert effects == was
 
 
 async def test_a_handled_timeout_of_a_wait_is_not_waited_for_again(run, clock, store):

@@ -16,6 +16,7 @@ from pgqrs.db import migrations
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import CATALOGUE
 from pgqrs.db.tables import workers, workflows
+from pgqrs.engine import threads
 from pgqrs.engine.declared import Place, two_of_a_name
 from pgqrs.engine.registry import Handler, served
 from pgqrs.engine.schemas import input_schema
@@ -214,6 +215,11 @@ class Worker:
         finally:
             for each in caught:
                 loop.remove_signal_handler(each)
+
+    @property
+    def leaves_code_behind(self) -> bool:
+        """True when code of a handler still runs although it was cancelled: it ends with the process only."""
+        return self._loop.has_stuck_handlers or threads.are_busy()
 
     def _on_signal(self) -> None:
         if self._loop.is_stopping:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -186,6 +187,12 @@ def run(
                 return
             log.info("serving %s; Ctrl-C stops", ", ".join(sorted(found)))
             await made.poll_forever(signals=True)
+            if made.leaves_code_behind:
+                log.error("code of a handler does not end although it was cancelled; the process ends without it")
+                await store.close()
+                logging.shutdown()
+                # Python would wait for it, for as long as it takes.
+                os._exit(0)
 
     with logging_to_stderr(log_format):
         found = load(app)

@@ -266,6 +266,13 @@ async def show_progress(db: Database, fence: RunFence, *, text: str) -> None:
         await db.execute(_SQL["show_progress"], run_id=fence[0], headers=text)
 
 
+@store_call(Kind.UNIT, idempotent=True)
+async def lose_places(db: Database, fence: RunFence, step_ids: Sequence[str]) -> None:
+    """Steps of an attempt that went another way keep their results; nothing when the lease is lost."""
+    if await settling.hold(db, [fence]):
+        await db.execute(_SQL["lose_places"], given=[(fence[0], step_id) for step_id in sorted(step_ids)])
+
+
 @store_call(Kind.READ, idempotent=True)
 async def some_are_lost(db: Database, queue_ids: Sequence[int]) -> bool:
     """Is there anything for `end_lost` to do?"""

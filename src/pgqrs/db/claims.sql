@@ -87,3 +87,11 @@ limit 100
 update pgqrs_workflow_runs
 set headers = {as_json :headers}
 where run_id = :run_id;
+
+-- name: lose_places
+-- A replay finds them by their ids alone, wherever it asks for them.
+update pgqrs_workflow_steps
+set ordinal = -1
+from {rows given: id id, name text}
+where run_id = given.id
+  and step_id = given.name;

@@ -209,20 +209,11 @@ where s.status = 'ERROR'
 limit :most;
 
 -- name: steps_at_one_place
--- Of the handler's own branch, which counts from 0; the steps of other branches have an @ in their ids. Not of runs in
--- which a step that had failed ran again: what the handler did about the failure keeps the place it had then.
+-- Of the handler's own branch, which counts from 0; the steps of other branches have an @ in their ids.
 select s.run_id, min(s.step_id)
 from pgqrs_workflow_steps as s
 where s.ordinal >= 0
   and s.step_id not like '%@%'
-  and not exists (
-    select 1 from pgqrs_workflow_steps as again
-    where again.run_id = s.run_id and again.attempts > 1
-  )
-  and not exists (
-    select 1 from pgqrs_workflow_events as e
-    where e.run_id = s.run_id and e.event_type = 'restarted'
-  )
 group by s.run_id, s.ordinal
 having count(*) > 1
 limit :most;

@@ -55,15 +55,12 @@ class Branch:
         self.parent = parent
         self.counts: dict[str, int] = {}
         self.ordinal = 0
-        self.new_from: int | None
         self.children = 0
         # Has it ever asked the context for something; is it waiting for something that may take days.
         self.engaged = False
         self.blocked = 0
         # True while a plain handler waits here for the threads of its branches.
         self.joining = False
-        # From this ordinal on the record is of an attempt that went another way: see `Execution.began_new`.
-        self.new_from = 0 if parent is not None and parent.new_from is not None else None
         self.task: asyncio.Future[Any] | None = None
         # What it ended with, when it raised.
         self.error: BaseException | None = None

@@ -41,10 +41,10 @@ async def spawn(execution: Execution, place: Place, workflow: str, inputs: list[
     if recorded is not None and recorded.status is StepStatus.SUCCESS:
         return _known(execution, decode(recorded.output or "[]"))
     if recorded is not None and recorded.status is StepStatus.ERROR:
-        replay(execution, place, Any).given()
+        replay(execution, place, Any).given(execution)
     values = storable_inputs(inputs, max_bytes=execution.config.max_payload_bytes)
+    await execution.leave_behind()
     execution.begin()
-    execution.began_new(place)
     try:
         try:
             found = await execution.ask(
@@ -59,7 +59,7 @@ async def spawn(execution: Execution, place: Place, workflow: str, inputs: list[
         again = await execution.fail(StepRecord(place.step_id, place.ordinal, StepStatus.ERROR), refused)
     finally:
         execution.finish()
-    raise again
+    raise execution.raised(again)
 
 
 async def _found(db: Driver, name: str) -> workflows.Workflow:
@@ -120,6 +120,7 @@ async def _looked(execution: Execution, place: Place, run_id: int) -> Answer | W
         status, details = decode(recorded.output or "null")
         # Before failures were recorded as errors, they were values.
         return Answer(details) if status == RunStatus.SUCCESS else Answer(error=_failure(run_id, status, details))
+    await execution.leave_behind()
     execution.begin()
     try:
         row = await _row(execution, run_id)

@@ -147,8 +147,8 @@ class Context:
         recorded = execution.recorded(place)
         if recorded is not None and recorded.status is StepStatus.SUCCESS:
             return
+        await execution.leave_behind()
         execution.begin()
-        execution.began_new(place)
         record = StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output="null")
         # Shielded as any step: when a sibling gives up, this is still recorded.
         await asyncio.shield(execution.begun(outside(execution.record(record, [emission]))))

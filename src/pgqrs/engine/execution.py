@@ -12,17 +12,19 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from pgqrs.config import Config
+from pgqrs.db import claims
 from pgqrs.db.claims import Claim
 from pgqrs.db.driver import Driver
 from pgqrs.db.history import Emission
 from pgqrs.db.tables.runs import RecordedStep, RunRow
 from pgqrs.db.writes import Ending, StepRecord, Write, Yielding
-from pgqrs.engine.branches import Branch, Place, branch_of, current_body, current_branch
+from pgqrs.engine.branches import Branch, Place, current_body, current_branch, outside
 from pgqrs.engine.committer import Committer
 from pgqrs.engine.failures import FailedStep
 from pgqrs.engine.gathering import Gatherer
 from pgqrs.engine.heartbeat import Held
 from pgqrs.engine.observing import watching
+from pgqrs.engine.places import Places
 from pgqrs.engine.recorded_errors import Program, raised_again, record_of
 from pgqrs.engine.registry import Handler
 from pgqrs.engine.resting import Resting
@@ -82,12 +84,9 @@ class Execution:
         self._committer = committer
         # Asked before every step and every write: has the heartbeat renewed the lease in time?
         self.held = held
-        self._requested: set[str] = set()
+        self.places = Places(claim.steps)
         # Steps that were called and not awaited yet.
         self.unawaited: dict[str, None] = {}
-        self._by_place = {(branch_of(s.step_id), s.ordinal): s for s in claim.steps.values() if s.ordinal >= 0}
-        # By branch: the ordinal of the last recorded step. Made when asked for.
-        self._furthest: dict[str, int] | None = None
         self._in_flight = 0
         self._bodies: set[asyncio.Task[Any]] = set()
         self._landed: asyncio.Event | None = None
@@ -125,42 +124,27 @@ class Execution:
                 "recorded as a whole when it ends; call it in the workflow itself, before or after the step"
             )
         branch = current_branch.get()
-        if branch is None:
-            # A thread that a plain handler started by itself: its steps come in no order, so only their names count.
-            step_id = self.root.place_unordered(name)
-            self._requested.add(step_id)
-            return Place(step_id, -1)
-        place = branch.place(name)
-        if not self.claim.steps:
-            # Nothing is recorded that it could differ from.
-            return place
-        step_id, ordinal = place
-        recorded = self._by_place.get((branch.path, ordinal))
-        if recorded is not None and recorded.step_id != step_id and not _is_new(branch, ordinal):
-            raise self.diverged(f"asks for step {step_id!r} where {recorded.step_id!r} is recorded")
-        self._requested.add(step_id)
+        # A thread that a plain handler started by itself: its steps come in no order, so only their names count.
+        place = Place(self.root.place_unordered(name), -1) if branch is None else branch.place(name)
+        other = self.places.ask(place, branch)
+        if other is not None:
+            raise self.diverged(f"asks for step {place.step_id!r} where {other.step_id!r} is recorded")
         return place
 
     def recorded(self, place: Place) -> RecordedStep | None:
         self.unawaited.pop(place.step_id, None)
         return self.claim.steps.get(place.step_id)
 
-    def began_new(self, place: Place) -> None:
-        """A step is executed: what is recorded behind it in its branch is of an attempt that went another way.
-
-        Usually nothing is. But a step that failed and is run again, after a retry or a restart, may be followed by
-        what the handler did about its failure: those steps keep their results, and lose their places.
-        """
-        if place.ordinal < 0 or not self.claim.steps:
+    async def leave_behind(self) -> None:
+        """Before anything that is not recorded is done or waited for: see `Places.leave_behind`."""
+        if not self.claim.steps:
             return
-        path = branch_of(place.step_id)
-        branch = next((each for each in (self.branch(), *self.branch().ancestors()) if each.path == path), None)
-        if branch is None:
-            return
-        behind = place.ordinal + 1
-        branch.new_from = behind if branch.new_from is None else min(branch.new_from, behind)
-        for parent in branch.ancestors():
-            parent.new_from = parent.ordinal if parent.new_from is None else parent.new_from
+        if not self.is_alone and self.handler.is_async:
+            await self.resting.caught_up()
+        branch = current_branch.get()
+        left = [] if branch is None else self.places.leave_behind(branch)
+        if left:
+            await self.ask(lambda _again: outside(claims.lose_places(self.db, self._fence, left)))
 
     def is_replaying(self) -> bool:
         """True while the branch that asks is at a place that an earlier pass went beyond.
@@ -169,20 +153,13 @@ class Execution:
         branches, which is in the body of a step and in threads that a plain handler started, nothing is a replay.
         """
         branch = current_branch.get()
-        if branch is None or not self._by_place:
-            return False
-        if self._furthest is None:
-            self._furthest = {}
-            for path, ordinal in self._by_place:
-                self._furthest[path] = max(ordinal, self._furthest.get(path, -1))
-        return self._furthest.get(branch.path, -1) >= branch.ordinal
+        return branch is not None and self.places.has_passed(branch)
 
     def check_all_were_asked_for(self) -> None:
         """At the end of the handler: a completed step of its main branch that it did not ask for was removed."""
-        for step in self.claim.steps.values():
-            done = step.status is StepStatus.SUCCESS and not branch_of(step.step_id)
-            if done and step.step_id not in self._requested and not _is_new(self.root, step.ordinal):
-                raise self.diverged(f"ended without step {step.step_id!r}, which is recorded")
+        missing = self.places.missing()
+        if missing is not None:
+            raise self.diverged(f"ended without step {missing.step_id!r}, which is recorded")
 
     async def check_all_were_awaited(self) -> None:
         """At the end of the handler: a step that was called and not awaited was never run."""
@@ -271,6 +248,13 @@ class Execution:
         """The recorded error of a step, as an object; remembered in case it leaves the handler."""
         error = raised_again(record.error or "{}", program=self.program, step_id=record.step_id)
         self.failed.append(FailedStep(record, error, branch or current_branch.get(), is_final))
+        return error
+
+    def raised(self, error: BaseException) -> BaseException:
+        """The handler gets this error of a step now."""
+        for step in self.failed:
+            if step.error is error:
+                step.is_raised = True
         return error
 
     def failed_together(self, errors: Sequence[BaseException]) -> None:
@@ -431,10 +415,6 @@ class Execution:
             raise
         if meter is not None:
             meter.stepped(workflow, StepStatus.SUCCESS, self.seconds() - began)
-
-
-def _is_new(branch: Branch, ordinal: int) -> bool:
-    return ordinal < 0 or (branch.new_from is not None and ordinal >= branch.new_from)
 
 
 def _unexpected(error: Exception) -> PgqrsError:

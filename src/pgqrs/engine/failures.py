@@ -19,6 +19,8 @@ class FailedStep:
     branch: Branch | None = None
     # True when the step has its own retry policy, which has given up: the run's retry does not run it again.
     is_final: bool = False
+    # True when the handler got the error: not when it was cancelled while the error was being recorded.
+    is_raised: bool = False
     # The errors of one call that raised the first of them, this one among them.
     beside: object = None
 
@@ -72,6 +74,6 @@ def _parent(step: FailedStep) -> Branch | None:
 
 
 def _is_unseen(step: FailedStep) -> bool:
-    """True when its error ended a branch of the handler that is not the handler itself."""
+    """True when its error reached no part of the handler, or ended a branch that is not the handler itself."""
     branch = step.branch
-    return branch is not None and branch.parent is not None and branch.error is step.error
+    return branch is not None and branch.parent is not None and (not step.is_raised or branch.error is step.error)

@@ -40,7 +40,7 @@ async def map_(
         return [answers[number].error or answers[number].value for number in range(len(items))]
     if errors:
         execution.failed_together(errors)
-    return [answers[number].given() for number in range(len(items))]
+    return [answers[number].given(execution) for number in range(len(items))]
 
 
 async def _begin(execution: Execution, workflow: str, items: list[Any]) -> list[Child]:

@@ -49,7 +49,7 @@ async def first(execution: Execution, place: Place, given: Mapping[int | str, Wa
         winner = given.get(key)
         if winner is None:
             raise execution.diverged(f"has recorded {key!r} as the winner of {place.step_id!r}, and asks without it")
-        return First(key, _answer(await winner.look()).given())
+        return First(key, _answer(await winner.look()).given(execution))
     waits: list[Wait] = []
     # One whose end is recorded has won, though this was not written before the worker was lost.
     for key, each in sorted(given.items(), key=lambda item: not _has_ended(execution, item[1])):
@@ -58,7 +58,7 @@ async def first(execution: Execution, place: Place, given: Mapping[int | str, Wa
             waits.append(looked)
             continue
         await execution.record(StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=encode(key)))
-        return First(key, looked.given())
+        return First(key, looked.given(execution))
     await execution.resting.wait(*(replace(wait, is_any=True) for wait in waits))
 
 

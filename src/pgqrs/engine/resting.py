@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pgqrs.db.writes import ANY_OF, StepRecord, Yielding
-from pgqrs.engine.branches import Branch
+from pgqrs.engine.branches import Branch, outside
 from pgqrs.engine.rest import Pending, awaited_by, has_deadline, pending
 from pgqrs.engine.signals import Suspend
 from pgqrs.errors import PermanentError
@@ -35,7 +35,7 @@ class Resting:
         self._next_look: asyncio.Handle | None = None
         self._delay = _SOON_SECONDS
         self._grace_from: float | None = None
-        self._catching_up = 0
+        self._quiet: asyncio.Task[None] | None = None
 
     async def wait(self, *waits: Wait) -> NoReturn:
         """Raises Suspend when every other branch has come to rest too."""
@@ -66,17 +66,19 @@ class Resting:
         A replay runs through recorded steps without waiting for anything. A branch that a failing sibling cancelled
         in an earlier pass must be cancelled again before it gets to do more than it did then.
         """
-        self._catching_up += 1
-        try:
-            quiet = 0
-            while quiet < _QUIET_TURNS:
-                before = len(self._execution.live)
-                await asyncio.sleep(0)
-                ready = sum(_is_ready(branch) for branch in self._execution.live)
-                quiet = quiet + 1 if ready <= self._catching_up and before == len(self._execution.live) else 0
-        finally:
-            self._catching_up -= 1
+        if self._quiet is None or self._quiet.done():
+            self._quiet = outside(self._until_quiet())
+        await asyncio.shield(self._quiet)
         self._execution.check_usable()
+
+    async def _until_quiet(self) -> None:
+        """Of all branches that wait for this, in one task."""
+        quiet = 0
+        while quiet < _QUIET_TURNS:
+            before = len(self._execution.live)
+            await asyncio.sleep(0)
+            moved = before != len(self._execution.live) or any(map(_is_ready, self._execution.live))
+            quiet = 0 if moved else quiet + 1
 
     def look(self) -> None:
         """Something has changed: if every branch waits now, the run is put to rest.
@@ -194,6 +196,8 @@ class Resting:
         if self._next_look is not None:
             self._next_look.cancel()
         self._next_look = None
+        if self._quiet is not None:
+            self._quiet.cancel()
         self._waits.clear()
 
 

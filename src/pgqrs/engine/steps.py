@@ -68,10 +68,8 @@ async def step(
     recorded = execution.recorded(place)
     if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):
         return replayed(execution, place, call.function, is_final=call.retry is not None)
-    if execution.claim.steps and not execution.is_alone:
-        await execution.resting.caught_up()
+    await execution.leave_behind()
     execution.begin()
-    execution.began_new(place)
     branch = current_branch.get()
     attempts = (recorded.attempts if recorded else 0) + 1
     tracer = execution.tracer
@@ -88,7 +86,7 @@ async def step(
     if type(answer) is Wait:
         await execution.resting.wait(answer)
     if type(answer) is _Raise:
-        raise answer.error
+        raise execution.raised(answer.error)
     return answer
 
 
@@ -115,10 +113,11 @@ def replayed(execution: Execution, place: Place, function: Callable[..., Any], *
     recorded = execution.claim.steps[place.step_id]
     if recorded.status is StepStatus.SUCCESS:
         return read(execution, place, recorded.output, return_type(function))
-    raise execution.failure_of(
+    error = execution.failure_of(
         StepRecord(place.step_id, place.ordinal, StepStatus.ERROR, error=recorded.error, attempts=recorded.attempts),
         is_final=is_final,
     )
+    raise execution.raised(error)
 
 
 def read(execution: Execution, place: Place, text: str | None, as_type: Any) -> Any:
@@ -219,7 +218,7 @@ async def _failed(
     again = await execution.fail(record, error, is_final=retry is not None, branch=branch)
     if execution.tracer is not None:
         # Raised here, in the span of the step, which is to tell of it.
-        raise again
+        raise execution.raised(again)
     return _Raise(again)
 
 

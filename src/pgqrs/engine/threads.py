@@ -25,9 +25,11 @@ def _forget_threads() -> None:
     """A forked child has the pool's books but none of its threads: it would wait for an idle one for ever."""
     global _pool  # noqa: PLW0603 - the module's one pool
     _pool = _new_pool()
+    _running.clear()
 
 
 _pool = _new_pool()
+_running: set[Future[Any]] = set()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_threads)
 
@@ -35,7 +37,15 @@ if hasattr(os, "register_at_fork"):
 def start_thread(function: Callable[..., Any], *args: Any) -> Future[Any]:
     """The function in a thread of the pool, with the caller's context variables; for callers that have no loop."""
     context = contextvars.copy_context()
-    return _pool.submit(context.run, function, *args)
+    running = _pool.submit(context.run, function, *args)
+    _running.add(running)
+    running.add_done_callback(_running.discard)
+    return running
+
+
+def are_busy() -> bool:
+    """True while code of a handler runs in a thread: Python would wait for it at the end of the process."""
+    return bool(_running)
 
 
 async def in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

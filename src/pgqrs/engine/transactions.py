@@ -29,8 +29,8 @@ async def transaction(
         return replayed(execution, place, work)
     attempts = (recorded.attempts if recorded else 0) + 1
     pending = StepRecord(place.step_id, place.ordinal, StepStatus.PENDING, attempts=attempts)
+    await execution.leave_behind()
     execution.begin()
-    execution.began_new(place)
     try:
         try:
             with execution.watched(place):
@@ -42,7 +42,7 @@ async def transaction(
         again = await execution.fail(pending, failed)
     finally:
         execution.finish()
-    raise again
+    raise execution.raised(again)
 
 
 async def _transact(execution: Execution, pending: StepRecord, work: claims.Work) -> str:

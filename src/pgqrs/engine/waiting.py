@@ -22,9 +22,10 @@ class Answer(NamedTuple):
     value: Any = None
     error: BaseException | None = None
 
-    def given(self) -> Any:
+    def given(self, execution: Execution) -> Any:
+        """The value to the handler, or the error."""
         if self.error is not None:
-            raise self.error
+            raise execution.raised(self.error)
         return self.value
 
 
@@ -48,7 +49,7 @@ class Waiter(Coroutine[Any, Any, Any]):
         answer = await self.look()
         if isinstance(answer, Wait):
             await self.execution.resting.wait(answer)
-        return answer.given()
+        return answer.given(self.execution)
 
     def _begun(self) -> Coroutine[Any, Any, Any]:
         if self._inner is None:
@@ -76,6 +77,7 @@ def sleep(execution: Execution, place: Place, length: timedelta) -> Waiter:
         recorded = execution.recorded(place)
         if recorded is not None and recorded.status is StepStatus.SUCCESS:
             return Answer()
+        await execution.leave_behind()
         until = decode(recorded.output, datetime) if recorded and recorded.output else execution.now() + length
         if until > execution.now():
             record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, output=encode(until))
@@ -93,6 +95,7 @@ def pause(execution: Execution, place: Place, message: str) -> Waiter:
         recorded = execution.recorded(place)
         if recorded is not None and recorded.status is StepStatus.SUCCESS:
             return Answer(decode(recorded.output or "null"))
+        await execution.leave_behind()
         return Wait(message, StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED))
 
     return Waiter(execution, place, look)
@@ -105,6 +108,7 @@ def wait_for(execution: Execution, place: Place, name: str, *, seconds: float | 
         recorded = execution.recorded(place)
         if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):
             return replay(execution, place, as_type)
+        await execution.leave_behind()
         payload = await _signal(execution, place, name)
         if payload is not None:
             return Answer(read(execution, place, payload, as_type))
