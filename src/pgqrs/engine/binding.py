@@ -5,7 +5,7 @@ HTTP, SQL, a schedule) is bound so:
 
     a workflow with one parameter     the value is its argument; if it does not fit, and is an object with just the
                                       parameter's name, the argument by name
-    several, and all required given   an object without other keys is the arguments by name
+    several, and all required given   an object of arguments that fit, without other keys, is the arguments by name
     else                              the argument of the one required parameter, or of the first if none is required
 
 Names that a person typed (`pgqrs run trigger order amount:=5`) are arguments by name if the workflow has such
@@ -124,8 +124,12 @@ def _is_the_value(signature: Signature, target: str, content: Any, *, strict: bo
     if len(names) == 1:
         # One that does not fit, and is no argument by name either, is named as the argument that does not fit.
         return _fits(signature, target, content) if given == names or misspelt else True
-    complete = signature.required <= given
-    by_name = given & names and (complete or strict)
+    shared = given & names
+    if signature.required <= given:
+        # An empty object is no arguments.
+        by_name = bool(shared or not given) and all(_fits(signature, name, content[name]) for name in shared)
+    else:
+        by_name = strict and bool(shared)
     return not by_name and not misspelt and _fits(signature, target, content)
 
 
