@@ -253,7 +253,8 @@ def test_the_readme_example_prints_what_the_readme_says(tmp_path, monkeypatch, c
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
 
     for block in BLOCK.findall(readme):
-        exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
+        # Under the name that it has above: the same program, loaded again.
+        exec(compile(block, "documentation", "exec"), {"__name__": "documentation"})
 
     assert capsys.readouterr().out.splitlines() == [
         "render ann",
