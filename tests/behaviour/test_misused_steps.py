@@ -1,8 +1,10 @@
 """What people write by mistake, or at the edge, is refused with the way out, and never hangs or passes silently."""
 
 import asyncio
+import gc
 import itertools
 import threading
+import weakref
 
 import pytest
 
@@ -308,3 +310,49 @@ async def test_code_that_stops_its_cancellation_keeps_neither_slot_nor_worker(li
     release.set()
 
     assert handed_back.status == "PENDING"
+
+
+async def test_a_slow_clean_up_is_not_taken_for_a_database_that_is_away(live_store, monkeypatch, caplog):
+    from pgqrs.engine import worker
+
+    monkeypatch.setattr(worker, "_FAREWELL_SECONDS", 0.2)
+    await live_store.create_workflow("flow")
+    begun, cleaned = asyncio.Event(), []
+
+    async def handler(ctx, params):
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            # Longer than a farewell may take, and shorter than code that is cancelled may.
+            await asyncio.sleep(0.6)
+            cleaned.append(True)
+
+    one = await pgqrs.consumer("w", 0, "flow").handler(handler).create(live_store)
+    polling = asyncio.create_task(one.poll_forever())
+    run_id = await pgqrs.workflow("flow").trigger(None).execute(live_store)
+    await begun.wait()
+    one.hand_back()
+    await asyncio.wait_for(polling, 60)
+    run = await pgqrs.workflow("flow").get_run(run_id, live_store)
+
+    assert (cleaned, run.status) == ([True], "PENDING")
+    assert "does not answer" not in caplog.text
+
+
+# asyncpg keeps the context variables of whoever first prepared a statement for as long as it caches that.
+@pytest.mark.backends("sqlite", "turso")
+async def test_nothing_keeps_an_execution_alive_when_its_pass_is_over(run):
+    kept = []
+
+    async def handler(ctx, params):
+        kept.append(weakref.ref(ctx._execution))
+        idle = asyncio.create_task(asyncio.Event().wait())
+        sleeping = asyncio.create_task(ctx.sleep(3600))
+        await ctx.step("work", lambda: 1)
+        await asyncio.gather(idle, sleeping)
+
+    await run(handler)
+    gc.collect()
+
+    assert kept[0]() is None

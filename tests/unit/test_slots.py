@@ -71,3 +71,20 @@ async def test_closed_slots_begin_nothing(slots, pace, finish):
         await asyncio.sleep(0)
 
     assert len(slots.ready) == 3
+
+
+async def test_a_task_that_ends_unexpectedly_is_logged_and_frees_its_slot(caplog):
+    done = asyncio.Event()
+
+    async def execute(claim, held):
+        if claim.run_id == 1:
+            raise RuntimeError("a mistake of the engine's")
+        done.set()
+
+    slots = Slots(1, execute=execute, freed=lambda: None)
+    slots.take([(SimpleNamespace(run_id=n, workflow_id=1), None) for n in (1, 2)])
+    await asyncio.wait_for(done.wait(), 10)
+
+    [record] = [each for each in caplog.records if "ended unexpectedly" in each.message]
+    assert record.message.startswith("run 1: ")
+    assert "a mistake of the engine's" in str(record.exc_info[1])
