@@ -80,6 +80,8 @@ class Execution:
         self.halted: PgqrsError | None = None
         # True when the worker gives its runs back: then a cancellation is the worker's.
         self.handing_back = False
+        # True when the handler has returned or raised: what is left is the engine's.
+        self.is_done = False
         self.failed: list[FailedStep] = []
         self._committer = committer
         # Asked before every step and every write: has the heartbeat renewed the lease in time?
@@ -273,7 +275,18 @@ class Execution:
         """The pass is over; the first reason stays. Raise what this gives."""
         if self.halted is None:
             self.halted = error
+            if current_branch.get() is not self.root:
+                # The branch that found out unwinds by itself; the handler may wait for another.
+                self._loop.call_soon(self._tell_handler)
         return Halt(self.halted)
+
+    def _tell_handler(self) -> None:
+        if self.is_done or self.task is None or self.halted is None:
+            return
+        if self.handler.is_async:
+            self.task.cancel()
+        else:
+            self.resting.unwind(Halt(self.halted))
 
     def diverged(self, what: str) -> Halt:
         """The code and the record do not fit: the run is parked, and the handler's `except` does not hear of it."""
@@ -358,7 +371,7 @@ class Execution:
 
     def abandon(self) -> None:
         """The run is another worker's, or about to be: nothing more begins here, and what is in flight is ended."""
-        self.halt(self._lease_lost())
+        self.halted = self.halted or self._lease_lost()
         for body in self._bodies:
             body.cancel()
 

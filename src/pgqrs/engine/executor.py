@@ -121,6 +121,7 @@ class Executor:
             text = await self._run(execution)
         except BaseException as raised:  # noqa: BLE001 - a handler may raise anything
             error = raised
+        execution.is_done = True
         is_cancelled = isinstance(error, asyncio.CancelledError)
         if is_cancelled and execution.task is not None:
             # Ours, and heard: what follows must not be taken for cancelled.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pgqrs.db.writes import ANY_OF, StepRecord, Yielding
 from pgqrs.engine.branches import Branch, outside
 from pgqrs.engine.rest import Pending, awaited_by, has_deadline, pending
-from pgqrs.engine.signals import Suspend
+from pgqrs.engine.signals import EngineSignal, Suspend
 from pgqrs.errors import PermanentError
 from pgqrs.types import RunStatus
 
@@ -134,14 +134,18 @@ class Resting:
         if self._refuses_deadlines():
             return
         self.suspended = True
+        self.unwind(Suspend())
+
+    def unwind(self, signal: EngineSignal) -> None:
+        """Raises the signal where the handler waits: an async one in its own task, a plain one in all its threads."""
         execution = self._execution
         if execution.task is not None and execution.handler.is_async:
-            self._unwind(execution.task)
+            self._unwind(execution.task, signal)
             return
         for future in self._blocked:
-            _raise_in(future)
+            _raise_in(future, signal)
 
-    def _unwind(self, task: asyncio.Task[Any]) -> None:
+    def _unwind(self, task: asyncio.Task[Any], signal: EngineSignal) -> None:
         """In what this very task waits for, not in the tasks of a `gather` or a TaskGroup that it waits for.
 
         There it would be a value of `gather(return_exceptions=True)`, or a part of an exception group.
@@ -149,9 +153,9 @@ class Resting:
         mine = [future for future, branch in self._blocked.items() if branch.task is task]
         future = mine[0] if mine else awaited_by(task)
         if isinstance(future, asyncio.Task):
-            self._unwind(future)
+            self._unwind(future, signal)
         elif future is not None:
-            _raise_in(future)
+            _raise_in(future, signal)
 
     def _refuses_deadlines(self) -> bool:
         """`asyncio.timeout` counts on this process's clock, in this pass: around a wait it would be forgotten."""
@@ -201,9 +205,9 @@ class Resting:
         self._waits.clear()
 
 
-def _raise_in(future: asyncio.Future[Any]) -> None:
+def _raise_in(future: asyncio.Future[Any], signal: EngineSignal) -> None:
     if not future.done():
-        future.set_exception(Suspend())
+        future.set_exception(signal)
 
 
 def _is_ready(branch: Branch) -> bool:
