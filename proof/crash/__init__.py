@@ -1,10 +1,10 @@
 """Crash it at every point: each store call, each mode, each backend; pairs of faults; each statement (L1, L2, L3).
 
-    scenarios.py, others.py   small programs with a known right end, and their effects outside of the database
-    faults.py                 the modes: what strikes, and where it means something
-    case.py                   one case: fork, strike, recover with another process, check
-    check.py                  what must hold of the effects; what a stalled process may not have changed
-    plan.py                   which cases there are: learned from a dry run of each scenario
+    scenarios/     small programs with a known right end, their effects outside of the database, what handlers see
+    faults.py      the modes: what strikes, and where it means something
+    case.py        one case: fork, strike, recover with another process, check
+    check.py       what must hold of effects and observations; what a stalled process may not have changed
+    plan.py        which cases there are: learned from a dry run of each scenario
     world.py, clock.py, ledger.py      what a program sees: store, time, and what cannot be taken back
 
 `CASE=sqlite/steps make proof LAYERS=crash` runs every case that begins so; a failure names its own. `MOST=2600` takes
@@ -26,7 +26,8 @@ from multiprocessing.pool import Pool
 from pathlib import Path
 
 from proof.crash import plan
-from proof.crash.case import SCENARIOS, Bench, Case, Result
+from proof.crash.case import Bench, Case, Result
+from proof.crash.scenarios import SCENARIOS
 from proof.order import Order
 from proof.table import Row
 
@@ -127,7 +128,7 @@ def _chosen(cases: list[str], what: str, order: Order, rng: random.Random, asked
 
 
 def _carried_out(pool: Pool, cases: list[str], dry: dict[str, Result]) -> Iterator[Result]:
-    given = ((case, dry[Case.of(case).scenario].effects) for case in cases)
+    given = ((case, dry[Case.of(case).scenario]) for case in cases)
     return pool.imap_unordered(_run, given)
 
 
@@ -196,7 +197,7 @@ def _begin(folder: Path, postgres: str) -> None:
     _bench = Bench(folder / str(os.getpid()), postgres)
 
 
-def _run(given: tuple[str, dict[str, int] | None]) -> Result:
+def _run(given: tuple[str, Result | None]) -> Result:
     assert _bench is not None
     text, expected = given
     with contextlib.suppress(KeyboardInterrupt):

@@ -6,16 +6,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-from proof.crash.case import Bench, Case
+from proof.crash.case import Bench, Case, Result
 
 with tempfile.TemporaryDirectory(prefix="pgqrs-crash-") as folder:
     bench = Bench(Path(folder), os.environ.get("PGQRS_TEST_POSTGRES_DSN", ""))
-    expected: dict[str, dict[str, int]] = {}
+    expected: dict[str, Result] = {}
     bad = 0
     for text in sys.argv[1:]:
         case = Case.of(text)
         if case.scenario not in expected:
-            expected[case.scenario] = bench.run(Case(case.backend, case.scenario)).effects
+            expected[case.scenario] = bench.run(Case(case.backend, case.scenario))
         result = bench.run(case, expected[case.scenario])
         wrong = result.wrong or (["not reached"] if result.struck < len(case.faults) else [])
         bad += bool(wrong)

@@ -24,22 +24,16 @@ from typing import Any
 
 import pgqrs
 from pgqrs import faults
-from proof.crash import check, others, scenarios
+from proof.crash import check
 from proof.crash.clock import SharedClock
 from proof.crash.faults import Fault, Striker
 from proof.crash.ledger import Ledger
-from proof.crash.scenarios import Scenario, _rows
+from proof.crash.scenarios import SCENARIOS, Scenario, rows
 from proof.crash.world import LEASE_SECONDS, Over, World
 from rig.emptying import emptied
 from rig.guards import install_guards
 from rig.invariants import check_invariants
 
-SCENARIOS: dict[str, type[Scenario]] = {
-    kind.name: kind
-    for module in (scenarios, others)
-    for kind in vars(module).values()
-    if isinstance(kind, type) and issubclass(kind, Scenario) and "name" in vars(kind)
-}
 # A process that takes longer hangs. Generous: the machine may be busy with other things.
 DEADLINE_SECONDS = 90
 FINISHED, GAVE_UP, WRONG = 0, 3, 4
@@ -68,6 +62,8 @@ class Result:
     wrong: list[str] = field(default_factory=list)
     # How often each effect happened.
     effects: dict[str, int] = field(default_factory=dict)
+    # What the handler saw.
+    saw: dict[str, Any] = field(default_factory=dict)
     # Of the first process: which points it reached. Of the last: how many of them lay between two store calls.
     points: list[tuple[str, str, int]] = field(default_factory=list)
     between: int = 0
@@ -86,8 +82,8 @@ class Bench:
         folder.mkdir(parents=True, exist_ok=True)
         logging.disable(logging.CRITICAL)
 
-    def run(self, case: Case, expected: dict[str, int] | None = None) -> Result:
-        """`expected` are the effects of the dry run; without them only what came of it is checked."""
+    def run(self, case: Case, expected: Result | None = None) -> Result:
+        """`expected` is the dry run; without it only what came of the case is checked."""
         if case.faults and (case.backend, case.scenario) not in self._warm:
             self.run(Case(case.backend, case.scenario))
         began = time.monotonic()
@@ -143,7 +139,7 @@ class _Chain:
         clock: SharedClock,
         ledger: Ledger,
         result: Result,
-        expected: dict[str, int] | None,
+        expected: Result | None,
     ) -> None:
         self._case = case
         self._config = config
@@ -197,12 +193,17 @@ class _Chain:
         self._result.struck = sum(line["kind"] == "fault" for line in lines)
         self._result.wrong += [line["what"] for line in lines if line["kind"] == "wrong"]
         self._result.effects = check.effects_of(lines)
+        self._result.saw = check.observations_of(lines)
         for line in lines:
             if line["kind"] == "points":
                 self._result.points = self._result.points or [tuple(each) for each in line["points"]]
                 self._result.between = line["between"]
-        if self._expected is not None:
-            self._result.wrong += check.wrong_effects(lines, self._expected, self._kind)
+        if not self._case.faults:
+            self._result.wrong += check.wrong_in_peace(lines, self._kind)
+        elif self._expected is not None:
+            self._result.wrong += check.wrong_effects(lines, self._expected.effects, self._kind)
+        expected = self._result if self._expected is None else self._expected
+        self._result.wrong += check.wrong_observations(lines, expected.saw)
 
     # -- in the children ---------------------------------------------------------------------------------
 
@@ -213,7 +214,7 @@ class _Chain:
         scenario = self._kind()
         store = await pgqrs.connect_with(self._config, clock=self._clock)
         if number == 0 and self._config.backend == "postgres":
-            await _rows(store, emptied(self._config.schema))
+            await rows(store, emptied(self._config.schema))
             await scenario.prepare(store)
         world = scenario.world = World(store, self._clock, self._ledger, scenario.handlers)
         striker = Striker(fault, world)

@@ -3,17 +3,54 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter, defaultdict
 from typing import Any
 
 import pgqrs
 from pgqrs.db.queries import TABLES
 from proof.crash.faults import Fault
-from proof.crash.scenarios import Scenario, _rows
+from proof.crash.scenarios import Scenario, rows
 
 
 def effects_of(lines: list[dict[str, Any]]) -> dict[str, int]:
     return dict(Counter(line["what"] for line in lines if line["kind"] == "effect"))
+
+
+def observations_of(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    return {line["what"]: line["value"] for line in lines if line["kind"] == "saw"}
+
+
+def wrong_observations(lines: list[dict[str, Any]], expected: dict[str, Any]) -> list[str]:
+    """Return what a handler saw in one pass and not in another, or not without faults."""
+    first: dict[tuple[str, str], Any] = {}
+    wrong = []
+    for line in lines:
+        if line["kind"] != "saw":
+            continue
+        what, value = line["what"], line["value"]
+        before = first.setdefault((line["key"], what), value)
+        if value != before:
+            wrong.append(f"a pass saw {what!r} as {value}, another one as {before}")
+        elif what not in expected:
+            wrong.append(f"a handler saw {what!r} as {value}, and without faults nothing")
+        elif _without_ids(value) != _without_ids(expected[what]):
+            wrong.append(f"a handler saw {what!r} as {value}, and without faults as {expected[what]}")
+    return wrong
+
+
+def _without_ids(value: Any) -> str:
+    """Runs that were rolled back leave gaps in the ids of the others."""
+    return re.sub(r"\brun \d+|\(\d+", "run #", repr(value))
+
+
+def wrong_in_peace(lines: list[dict[str, Any]], kind: type[Scenario]) -> list[str]:
+    """Return which effects happened more than once although nothing was struck."""
+    return [
+        f"{what!r} happened {count} times without a fault, not {kind.often.get(what, 1)}"
+        for what, count in effects_of(lines).items()
+        if count != kind.often.get(what, 1) and not kind.grows
+    ]
 
 
 def wrong_effects(lines: list[dict[str, Any]], expected: dict[str, int], kind: type[Scenario]) -> list[str]:
@@ -70,6 +107,6 @@ async def state_of(store: pgqrs.Store) -> dict[str, str]:
     state = {}
     for table in TABLES:
         if table != "pgqrs_workers":
-            rows = sorted(repr(tuple(row)) for row in await _rows(store, f"select * from {table}"))
-            state[table] = hashlib.sha256("\n".join(rows).encode()).hexdigest()[:16]
+            found = sorted(repr(tuple(row)) for row in await rows(store, f"select * from {table}"))
+            state[table] = hashlib.sha256("\n".join(found).encode()).hexdigest()[:16]
     return state

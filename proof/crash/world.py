@@ -50,6 +50,10 @@ class World:
     def times(self, what: str) -> int:
         return sum(line["what"] == what for line in self.ledger.lines("effect"))
 
+    def saw(self, what: str, value: Any, *, key: str) -> None:
+        """Something that a handler observes, in whatever pass."""
+        self.ledger.write("saw", what=what, value=value, key=key)
+
     # -- commands ----------------------------------------------------------------------------------------
 
     async def once(self, name: str, give: Callable[[], Awaitable[Any]]) -> Any:

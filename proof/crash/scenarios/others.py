@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pgqrs
 from pgqrs.types import RunStatus
-from proof.crash.scenarios import Scenario, _rows
+from proof.crash.scenarios.scenario import Scenario, rows
 
 
 class Outbox(Scenario):
@@ -41,7 +41,7 @@ class Outbox(Scenario):
         await pgqrs.dispatcher(self.world.store).to(publish).run_until_idle()
 
     async def _is_empty(self):
-        return not (await _rows(self.world.store, "select 1 from pgqrs_outbox_events where published_at is null"))
+        return not (await rows(self.world.store, "select 1 from pgqrs_outbox_events where published_at is null"))
 
     async def check(self):
         await super().check()
@@ -132,11 +132,11 @@ class Queue(Scenario):
         await consumer.process(handle, until_idle=True)
 
     async def _is_empty(self):
-        return not await _rows(self.world.store, "select 1 from pgqrs_messages")
+        return not await rows(self.world.store, "select 1 from pgqrs_messages")
 
     async def check(self):
         assert await self._is_empty(), "messages are left"
-        archived = [row[0] for row in await _rows(self.world.store, "select payload from pgqrs_archived_messages")]
+        archived = [row[0] for row in await rows(self.world.store, "select payload from pgqrs_archived_messages")]
         # An enqueue whose answer was not heard is given again, and then there are two.
         spare = len(self.world.ledger.lines("fault"))
         for payload, count in Counter(archived).items():
@@ -209,7 +209,7 @@ class Producer(Scenario):
         await self.world.once("many", lambda: flow.trigger_many(["m", "n"]).execute(store))
 
         async def all_ended():
-            return not await _rows(store, "select 1 from pgqrs_messages")
+            return not await rows(store, "select 1 from pgqrs_messages")
 
         await self.world.work_until(all_ended)
 
@@ -219,7 +219,7 @@ class Producer(Scenario):
         for run_id in (answers["a"], answers["b"], answers["plain"], *answers["many"]):
             run = await self.world.run("producer", run_id)
             assert run.status is RunStatus.SUCCESS, f"acknowledged run {run_id} is {run.status}: {run.last_error}"
-        keys = await _rows(
+        keys = await rows(
             self.world.store, "select idempotency_key from pgqrs_workflow_runs where idempotency_key is not null"
         )
         assert len(keys) == 2, f"{len(keys)} runs have a key"
