@@ -315,6 +315,9 @@ class Execution:
             )
         if self.resting.suspended:
             raise Suspend
+        if self.handing_back:
+            # A `finally` on the way out begins nothing new: the next worker continues where the handler was.
+            raise Halt(self._lease_lost())
 
     def check_alive(self) -> None:
         if self.halted is not None:

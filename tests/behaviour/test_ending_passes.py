@@ -1,0 +1,70 @@
+"""A pass that the engine ends: every part of the handler ends, and a `finally` begins nothing new."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+import pgqrs
+from pgqrs import faults
+
+
+async def test_a_finally_begins_no_step_when_its_worker_is_stopped(store, flow, run):
+    begun, bodies = asyncio.Event(), []
+
+    async def stuck():
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def handler(ctx, params):
+        try:
+            await ctx.step("use", stuck if len(bodies) == 0 else lambda: bodies.append("use"))
+        finally:
+            await ctx.step("close", lambda: bodies.append("close"))
+
+    run_id = await flow.trigger(None).execute(store)
+    worker = await pgqrs.consumer("stopped", 0, "flow").handler(handler).create(store)
+    working = asyncio.create_task(worker.run_until_idle())
+    await asyncio.wait_for(begun.wait(), 60)
+    working.cancel()
+    with suppress(asyncio.CancelledError):
+        await working
+    await worker.close()
+    bodies.append("stopped")
+
+    ended = await run(handler, run_id=run_id)
+
+    assert ended.status == "SUCCESS", ended.waiting_for
+    assert bodies == ["stopped", "use", "close"]
+
+
+async def sleeps(ctx, params):
+    task = asyncio.create_task(ctx.step("beside", lambda: None))
+    await ctx.sleep(3600)
+    await task
+
+
+async def waits_for_something_of_its_own(ctx, params):
+    task = asyncio.create_task(ctx.step("beside", lambda: None))
+    await asyncio.wait({asyncio.create_task(asyncio.Event().wait())})
+    await task
+
+
+def sleeps_plainly(ctx, params):
+    ctx.gather(lambda: ctx.step("beside", lambda: None), lambda: ctx.sleep(3600))
+
+
+@pytest.mark.parametrize("handler", [sleeps, waits_for_something_of_its_own, sleeps_plainly])
+async def test_a_part_whose_step_cannot_be_recorded_ends_the_whole_pass(run, handler):
+    """However the rest of the handler waits: else its run would be held, and its lease renewed, forever."""
+
+    def refuse():
+        raise pgqrs.SerializationError("injected: the database cannot store this")
+
+    with faults.injected(faults.at("before", "settling.commit", refuse)):
+        ended = await asyncio.wait_for(run(handler), 60)
+
+    assert (ended.status, ended.last_error) == (
+        "ERROR",
+        "SerializationError: $: injected: the database cannot store this",
+    )
