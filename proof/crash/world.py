@@ -81,8 +81,13 @@ class World:
     async def trigger(self, workflow: str, params: Any = None, **options: Any) -> int:
         """With a key: given twice, it is one run."""
         name = f"trigger {workflow}"
-        trigger = pgqrs.workflow(workflow).trigger(params, idempotency_key=name, **options)
-        run_id: int = await self.once(name, lambda: trigger.execute(self.store))
+
+        async def give() -> int:
+            new = pgqrs.workflow(workflow).trigger(params, idempotency_key=name, **options)
+            made: int = await new.execute(self.store)
+            return made
+
+        run_id: int = await self.once(name, give)
         return run_id
 
     # -- working -----------------------------------------------------------------------------------------
