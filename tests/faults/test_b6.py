@@ -12,7 +12,7 @@ import pgqrs
 SOURCES = sorted((Path(pgqrs.__file__).parent).rglob("*.py"))
 # Who may ask this machine what time it is, and why.
 MAY_ASK = {
-    "sqlite.py": "its clock is this machine's: the file has no other",
+    "sqlite_session.py": "its clock is this machine's: the file has no other",
     "signature.py": "a signed request carries the sender's time",
     "http.py": "the same",
     "output.py": "the command line tells people how long ago something was",

@@ -70,9 +70,9 @@ def _holds_a_deadline(coroutine: CoroutineType[Any, Any, Any]) -> bool:
 
 
 def awaited_by(task: asyncio.Task[Any]) -> asyncio.Future[Any] | None:
-    """What the task waits for; None while it runs, or is about to."""
+    """What the task waits for; None while it runs, or is about to because that has come."""
     future = getattr(task, "_fut_waiter", None)
-    return future if isinstance(future, asyncio.Future) else None
+    return future if isinstance(future, asyncio.Future) and not future.done() else None
 
 
 def _is_between_tasks(task: asyncio.Task[Any]) -> bool:
