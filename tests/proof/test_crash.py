@@ -8,6 +8,8 @@ import sys
 import pytest
 
 from proof import ROOT
+from proof.crash import check
+from proof.crash.scenarios import SCENARIOS
 
 EVERYWHERE = [
     "steps/kill@before settling.commit#2",
@@ -18,6 +20,18 @@ EVERYWHERE = [
     "transactional/kill@after claims.transact#2",
     "queue/kill@after messages.settle_and_lease#1",
     "steps/kill@after claims.claim#1/kill@#9",
+    # A charge that happened is not refunded, whatever the engine runs into.
+    "charged/error@before settling.commit#1",
+    "charged/error@before claims.transact#1",
+    "charged/kill@after settling.commit#2",
+    # What was caught is caught again, with all that it said.
+    "catching/kill@after settling.commit#1",
+    "compensating/kill@before settling.commit#4",
+    "failing_transaction/kill@after settling.commit#1",
+    "failed_child/kill@after settling.commit#3",
+    "task_group/kill@after settling.commit#1",
+    # A worker that is stopped begins no step of a `finally`.
+    "cleaning_up/cancel@before settling.commit#1",
 ]
 SEVERAL_PROCESSES = [
     "steps/stall@after claims.claim#1",
@@ -25,6 +39,9 @@ SEVERAL_PROCESSES = [
     "steps/freeze@after claims.claim#1",
     # It goes on while another process holds the lease that it thinks is its own.
     "steps/stall@before settling.commit#2/wait@before settling.commit#1",
+    # Nobody tells its handler that the lease is gone.
+    "charged/stall@before settling.commit#1",
+    "background_work/stall@after settling.commit#1",
 ]
 CASES = {
     "sqlite": [
@@ -61,3 +78,30 @@ def test_a_case_that_strikes_nowhere_is_told(backend):
     done = crash(["steps/kill@before claims.claim#99"], backend)
 
     assert (done.returncode, done.stdout) == (1, "sqlite/steps/kill@before claims.claim#99: not reached\n")
+
+
+def saw(value, *, what="flow error", key="run-1"):
+    return {"kind": "saw", "what": what, "value": value, "key": key}
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected", "said"),
+    [
+        ([saw("a"), saw("a")], {"flow error": "a"}, []),
+        ([saw("a"), saw("b")], {"flow error": "a"}, ["a pass saw 'flow error' as b, another one as a"]),
+        ([saw("b")], {"flow error": "a"}, ["a handler saw 'flow error' as b, and without faults as a"]),
+        ([saw("b")], {}, ["a handler saw 'flow error' as b, and without faults nothing"]),
+        # Of a run that was triggered twice, as its client heard no answer.
+        ([saw("run 2 failed"), saw("run 5 failed", key="run-4")], {"flow error": "run 2 failed"}, []),
+    ],
+)
+def test_what_handlers_see_is_compared_with_every_pass_and_with_peace(lines, expected, said):
+    assert check.wrong_observations(lines, expected) == said
+
+
+def test_an_effect_that_is_repeated_without_a_fault_is_told():
+    twice = [{"kind": "effect", "what": what} for what in ("step_retry before", *["step_retry flaky"] * 4)]
+
+    assert check.wrong_in_peace(twice, SCENARIOS["step_retry"]) == [
+        "'step_retry flaky' happened 4 times without a fault, not 3"
+    ]
