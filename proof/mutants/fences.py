@@ -188,10 +188,12 @@ MUTANTS = (
         (
             Edit(
                 "db/claims.py",
-                "    if not await settling.hold(db, [fence]):\n        return None\n    if db.retried and "
-                '(found := await _recorded(db, fence, step)) is not None:\n        return found.output or "null"',
-                "    if db.retried and "
-                '(found := await _recorded(db, fence, step)) is not None:\n        return found.output or "null"',
+                "    if not await settling.hold(db, [fence]):\n"
+                "        return None\n"
+                "    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n"
+                '        return found.output or "null"',
+                "    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n"
+                '        return found.output or "null"',
             ),
         ),
         (_LATE,),
@@ -202,9 +204,12 @@ MUTANTS = (
         (
             Edit(
                 "db/claims.py",
-                "    if not await settling.hold(db, [fence]):\n        return None\n    if db.retried and "
-                "(found := await _recorded(db, fence, step)) is not None:\n        return [int",
-                "    if db.retried and (found := await _recorded(db, fence, step)) is not None:\n        return [int",
+                "    if not await settling.hold(db, [fence]):\n"
+                "        return None\n"
+                "    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n"
+                "        return [int",
+                "    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n"
+                "        return [int",
             ),
         ),
         (_STALE,),

@@ -121,8 +121,8 @@ MUTANTS = (
         (
             Edit(
                 "engine/outcome.py",
-                "case _ if attempt >= policy.max_attempts or not policy.retries(error):",
-                "case _ if not policy.retries(error):",
+                "case _ if attempt >= policy.max_attempts or not (is_ours or policy.retries(error)):",
+                "case _ if not (is_ours or policy.retries(error)):",
             ),
         ),
         (f"{_WORKFLOWS}::test_an_error_is_retried_until_max_attempts_then_the_run_is_in_error",),
@@ -341,7 +341,7 @@ MUTANTS = (
     Mutant(
         "hand-back-holds-on",
         "a stopped worker hands its run back at once",
-        (Edit("engine/worker.py", "        self._executor.handing_back = True\n", ""),),
+        (Edit("engine/worker.py", "        self._executor.hand_back()\n", ""),),
         (f"{_WORKFLOWS}::test_a_stopped_worker_hands_its_run_back_and_does_no_more_of_it",),
     ),
 )

@@ -26,7 +26,7 @@ MUTANTS = (
         "a completed step is not run again",
         (
             Edit(
-                "engine/context.py",
+                "engine/steps.py",
                 "if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):",
                 "if recorded is not None and recorded.status is StepStatus.ERROR:",
             ),
@@ -38,7 +38,7 @@ MUTANTS = (
         "an error that the handler caught is caught again in a replay",
         (
             Edit(
-                "engine/context.py",
+                "engine/steps.py",
                 "if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):",
                 "if recorded is not None and recorded.status is StepStatus.SUCCESS:",
             ),
@@ -48,11 +48,7 @@ MUTANTS = (
     Mutant(
         "step-given-as-it-came",
         "a step returns what is on record, also the first time",
-        (
-            Edit(
-                "engine/context.py", "            return decode(text, shape.returns)\n", "            return result\n"
-            ),
-        ),
+        (Edit("engine/steps.py", "return _Done(text, decode(text, shape.returns))", "return _Done(text, result)"),),
         (f"{_RECORDS}::test_a_step_gives_the_same_the_first_time_and_in_a_replay",),
     ),
     Mutant(
@@ -60,9 +56,9 @@ MUTANTS = (
         "a step returns only when its checkpoint has committed",
         (
             Edit(
-                "engine/context.py",
-                "            await execution.write(record, emitted)\n",
-                "            execution.write(record, emitted)\n",
+                "engine/steps.py",
+                "            await execution.record(record, emitted)\n            return value\n",
+                "            outside(execution.record(record, emitted))\n            return value\n",
             ),
         ),
         (f"{_RECORDS}::test_a_handler_goes_on_only_when_its_step_is_durable",),
@@ -70,13 +66,7 @@ MUTANTS = (
     Mutant(
         "attempts-of-a-step-forgotten",
         "a step with a policy is tried as often as that says, and no more",
-        (
-            Edit(
-                "engine/context.py",
-                "attempts = (recorded.attempts if recorded else 0) + 1",
-                "attempts = 1",
-            ),
-        ),
+        (Edit("engine/steps.py", "attempts = (recorded.attempts if recorded else 0) + 1", "attempts = 1"),),
         (f"{_WORKFLOWS}::test_a_step_with_a_policy_is_tried_again_by_itself",),
     ),
     Mutant(
@@ -85,7 +75,7 @@ MUTANTS = (
         (
             Edit(
                 "engine/executor.py",
-                "again = execution.steps_to_try_again(error) if isinstance(end_, Yielding) else ()",
+                "again = reopened(made_it_fail) if isinstance(end, Yielding) else ()",
                 "again = ()",
             ),
         ),
@@ -96,9 +86,9 @@ MUTANTS = (
         "code that asks for another step than is on record is told so",
         (
             Edit(
-                "engine/execution.py",
-                "if recorded is not None and recorded.step_id != step_id:",
-                "if recorded is not None and not step_id:",
+                "engine/places.py",
+                "return None if recorded is None or recorded.step_id == place.step_id else recorded",
+                "return None",
             ),
         ),
         (f"{_WORKFLOWS}::test_changed_code_parks_the_run_and_names_both_steps",),
@@ -120,8 +110,8 @@ MUTANTS = (
             ),
             Edit(
                 "engine/outcome.py",
-                "        case NonDeterminism():\n            return Yielding(",
-                "        case NonDeterminism() if attempt < 0:\n            return Yielding(",
+                "        case NonDeterminism() if is_ours:\n",
+                "        case NonDeterminism() if attempt < 0:\n",
             ),
         ),
         (f"{_WORKFLOWS}::test_changed_code_parks_the_run_and_names_both_steps",),
@@ -149,16 +139,15 @@ MUTANTS = (
         "when one branch waits, what is in flight in another still finishes and is recorded",
         (
             Edit(
-                "engine/execution.py",
-                "        if self.suspended or not self._waits or self._in_flight:\n",
-                "        if self.suspended or not self._waits:\n",
+                "engine/resting.py",
+                "not (self.suspended or execution.in_flight or execution.halted is not None)",
+                "not (self.suspended or execution.halted is not None)",
             ),
             Edit(
-                "engine/execution.py",
-                "if any(leaf.engaged and not leaf.blocked for leaf in leaves):",
-                "if not leaves:",
+                "engine/resting.py",
+                "        if not outside:\n            self._rest()\n",
+                "        if states:\n            self._rest()\n",
             ),
-            Edit("engine/execution.py", "        if all(leaf.blocked for leaf in leaves):\n", "        if leaves:\n"),
         ),
         (f"{_WORKFLOWS}::test_a_sleep_in_one_branch_lets_the_others_finish_their_work",),
     ),
@@ -168,8 +157,8 @@ MUTANTS = (
         (
             Edit(
                 "engine/executor.py",
-                "        if execution.suspended:\n            raise PermanentError(",
-                "        if execution.suspended and not value:\n            raise PermanentError(",
+                "if error is not None and _is_unwound(error):",
+                "if error is None or _is_unwound(error):",
             ),
         ),
         (f"{_WORKFLOWS}::test_swallowing_the_suspension_fails_loudly",),
@@ -300,16 +289,7 @@ MUTANTS = (
     Mutant(
         "parent-woken-by-the-first",
         "a parent sleeps until its last child has ended",
-        (
-            Edit(
-                "db/lifecycle.sql",
-                "  and not exists (\n    select 1 from pgqrs_workflow_runs as c\n"
-                "    where c.parent_run_id = pgqrs_messages.run_id\n"
-                "      and c.status in ('PENDING', 'RUNNING', 'PAUSED')\n"
-                "      and c.deleted_at is null\n  );\n\n-- name: lock_message",
-                ";\n\n-- name: lock_message",
-            ),
-        ),
+        (Edit("db/lifecycle.sql", "        p.waiting_for like 'any of %'\n", "        1 = 1\n"),),
         ("tests/behaviour/test_children.py::test_a_parent_of_many_is_woken_once",),
     ),
     Mutant(
@@ -344,10 +324,8 @@ MUTANTS = (
         (
             Edit(
                 "engine/children.py",
-                "    if recorded is not None and recorded.status is StepStatus.SUCCESS:\n"
-                "        return [Child(execution",
-                "    if recorded is not None and recorded.status is StepStatus.ERROR:\n"
-                "        return [Child(execution",
+                "    if recorded is not None and recorded.status is StepStatus.SUCCESS:\n        return _known(",
+                "    if recorded is not None and recorded.status is StepStatus.PAUSED:\n        return _known(",
             ),
         ),
         ("tests/faults/test_written_together.py::test_a_worker_that_dies_after_it_started_a_child_has_started_one",),
@@ -369,15 +347,16 @@ MUTANTS = (
         "what a failed attempt of a step emitted is not published",
         (
             Edit(
-                "engine/context.py",
-                "        await execution.record(record)\n        execution.failed.append(FailedStep(record, error))",
-                "        await execution.record(record, list(self._last_emitted))\n"
-                "        execution.failed.append(FailedStep(record, error))",
+                "engine/steps.py",
+                "            return await _failed(execution, call, record, error, branch)\n",
+                "            execution.last_emitted = emitted\n"
+                "            return await _failed(execution, call, record, error, branch)\n",
             ),
             Edit(
-                "engine/context.py",
-                "        emitted: list[Emission] = []\n        began",
-                "        emitted: list[Emission] = []\n        self._last_emitted = emitted\n        began",
+                "engine/execution.py",
+                "        await self.record(record)\n        return self.failure_of",
+                '        await self.record(record, getattr(self, "last_emitted", ()))\n'
+                "        return self.failure_of",
             ),
         ),
         (f"{_RECORDS}::test_a_step_that_failed_for_good_publishes_nothing",),

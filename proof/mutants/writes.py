@@ -124,14 +124,15 @@ MUTANTS = (
             Edit(
                 "db/claims.py",
                 "    done = StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=output)\n"
-                "    await settling.record_steps(db, [Write(fence, (done,))])\n    await tell(db, [], emissions)\n",
+                "    await settling.record_steps(db, [Write(fence, (done,))])\n"
+                "    await tell(db, [], emissions)\n",
                 "    await tell(db, [], emissions)\n",
             ),
             Edit(
-                "engine/context.py",
-                "output = await claims.transact(execution.db, execution.claim.fence, pending, encoded)\n",
-                "output = await claims.transact(execution.db, execution.claim.fence, pending, encoded)\n"
-                f"{16 * ' '}await execution.record(pending._replace(status=StepStatus.SUCCESS, output=output))\n",
+                "engine/transactions.py",
+                "        except WorkFailed as error:\n",
+                "            await execution.record(pending._replace(status=StepStatus.SUCCESS, output=output))\n"
+                "        except WorkFailed as error:\n",
             ),
         ),
         (f"{_TOGETHER}::test_a_worker_that_dies_after_a_transaction_has_done_it_once",),
@@ -143,15 +144,17 @@ MUTANTS = (
             Edit(
                 "db/claims.py",
                 "    answered = StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=payload)\n"
-                "    await settling.record_steps(db, [Write(fence, (answered,))])\n    return True, payload\n",
+                "    await settling.record_steps(db, [Write(fence, (answered,))])\n"
+                "    return True, payload\n",
                 "    return True, payload\n",
             ),
             Edit(
                 "engine/waiting.py",
-                "    if payload is not None:\n        return decode(payload, as_type)\n",
+                "        raise execution.lose()\n    return payload\n",
+                "        raise execution.lose()\n"
                 "    if payload is not None:\n"
                 "        await execution.record(pending._replace(status=StepStatus.SUCCESS, output=payload))\n"
-                "        return decode(payload, as_type)\n",
+                "    return payload\n",
             ),
         ),
         (f"{_TOGETHER}::test_a_worker_that_dies_after_it_took_a_signal_has_it_on_record",),
@@ -220,8 +223,8 @@ MUTANTS = (
         (
             Edit(
                 "db/settling.py",
-                "    if db.retried:\n        held |= await _already_written",
-                "    if db.retried and not writes:\n        held |= await _already_written",
+                "    if retried:\n        held |= await _already_written",
+                "    if retried and not writes:\n        held |= await _already_written",
             ),
         ),
         (f"{_RUN_LOST}::test_an_end_whose_reply_was_lost_is_the_callers",),
@@ -230,7 +233,7 @@ MUTANTS = (
     Mutant(
         "told-twice-postgres",
         "what a step emits is written once, although the reply was lost",
-        (Edit("db/settling.py", "news = await _unknown_yet(db, writes) if db.retried else writes", "news = writes"),),
+        (Edit("db/settling.py", "news = await _unknown_yet(db, writes) if retried else writes", "news = writes"),),
         (f"{_LOST}::test_what_a_step_emits_and_tells_is_written_once",),
         on="postgres",
     ),
@@ -240,7 +243,7 @@ MUTANTS = (
         (
             Edit(
                 "db/claims.py",
-                "    if db.retried and (found := await _recorded(db, fence, step)) is not None:\n"
+                "    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n"
                 "        return True, found",
                 "    if not fence and (found := await _recorded(db, fence, step)) is not None:\n"
                 "        return True, found",
@@ -255,7 +258,8 @@ MUTANTS = (
         (
             Edit(
                 "db/claims.py",
-                "    if db.retried and (found := await _recorded(db, fence, step)) is not None:\n        return [int",
+                "    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n"
+                "        return [int",
                 "    if not fence and (found := await _recorded(db, fence, step)) is not None:\n        return [int",
             ),
         ),
@@ -268,7 +272,7 @@ MUTANTS = (
         (
             Edit(
                 "db/claims.py",
-                "    if db.retried and (found := await _recorded(db, fence, step)) is not None:\n"
+                "    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n"
                 "        return found.output",
                 "    if not fence and (found := await _recorded(db, fence, step)) is not None:\n"
                 "        return found.output",
