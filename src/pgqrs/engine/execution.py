@@ -128,7 +128,7 @@ class Execution:
         branch = current_branch.get()
         # A thread that a plain handler started by itself: its steps come in no order, so only their names count.
         place = Place(self.root.place_unordered(name), -1) if branch is None else branch.place(name)
-        other = self.places.ask(place, branch)
+        other = self.places.ask(place, branch) if self.claim.steps else None
         if other is not None:
             raise self.diverged(f"asks for step {place.step_id!r} where {other.step_id!r} is recorded")
         return place

@@ -68,13 +68,17 @@ async def step(
     recorded = execution.recorded(place)
     if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):
         return replayed(execution, place, call.function, is_final=call.retry is not None)
-    await execution.leave_behind()
+    if execution.claim.steps:
+        await execution.leave_behind()
     execution.begin()
     branch = current_branch.get()
     attempts = (recorded.attempts if recorded else 0) + 1
     tracer = execution.tracer
     make = _attempt if tracer is None else functools.partial(_traced, tracer)
-    attempt = make(execution, call._replace(function=seen(place.step_id, call.function)), attempts, branch)
+    function = seen(place.step_id, call.function)
+    # As they are nearly always the same, no other tuple is made.
+    called = call if function is call.function else call._replace(function=function)
+    attempt = make(execution, called, attempts, branch)
     if execution.is_alone:
         # In the handler's own task: no other branch can give up and end it half way.
         try:
@@ -145,20 +149,19 @@ async def _attempt(execution: Execution, call: StepCall, attempts: int, branch: 
         unknown = await _begun_before(execution, place, attempts)
     done = await _body(execution, call, attempts, emitted) if unknown is None else _Failed(unknown, is_unknown=True)
     took = execution.seconds() - began
-    match done:
-        case _Done(text, value):
-            given = small_input(call.args, call.kwargs) if call.args or call.kwargs else None
-            record = StepRecord(place[0], place[1], StepStatus.SUCCESS, given, text, None, attempts, took)
-            await execution.record(record, emitted)
-            return value
-        case _Failed(PauseError() as error):
-            record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, attempts=attempts)
-            return Wait(message_of(error) or place.step_id, record)
-        case _Failed(error, is_unknown):
-            if is_unknown and retry is not None and not retry.retry_unknown:
-                call = call._replace(retry=retry.with_attempts(1))
-            record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR, attempts=attempts, seconds=took)
-            return await _failed(execution, call, record, error, branch)
+    if isinstance(done, _Done):
+        given = small_input(call.args, call.kwargs) if call.args or call.kwargs else None
+        record = StepRecord(place[0], place[1], StepStatus.SUCCESS, given, done[0], None, attempts, took)
+        await execution.record(record, emitted)
+        return done[1]
+    error, is_unknown = done
+    if isinstance(error, PauseError):
+        record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, attempts=attempts)
+        return Wait(message_of(error) or place.step_id, record)
+    if is_unknown and retry is not None and not retry.retry_unknown:
+        call = call._replace(retry=retry.with_attempts(1))
+    record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR, attempts=attempts, seconds=took)
+    return await _failed(execution, call, record, error, branch)
 
 
 async def _begun_before(execution: Execution, place: Place, attempts: int) -> OutcomeUnknown | None:
