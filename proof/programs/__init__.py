@@ -7,7 +7,7 @@
     faults.py      what strikes, and where               world.py       one execution on a database
     judge.py       do they agree?                        bench.py       one program under its faults
     shrink.py      a failing program made small          printing.py    and shown as a test (single.py runs it)
-    kit.py         the same programs for `pgqrs.testing`
+    crew.py        many programs, side by side           kit.py         the same programs for `pgqrs.testing`
 
 COUNT=2000 executes about so many programs x faults on each database; CASE=17 the 17th program of the seed alone, and
 CASE="17 kill@5" that under one fault. MODES=kill,lost leaves out the other faults.
@@ -16,17 +16,16 @@ CASE="17 kill@5" that under one fault. MODES=kill,lost leaves out the other faul
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import os
 import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from multiprocessing.pool import Pool
 
 from proof.order import Order
 from proof.programs import kit, printing, shrink
 from proof.programs.bench import NONE, Bench, Divergence, Report, expected_under, faults_for
+from proof.programs.crew import Crew
 from proof.programs.faults import Fault
 from proof.programs.generator import generate
 from proof.programs.grammar import Program
@@ -75,10 +74,7 @@ def prove(order: Order) -> Iterator[Row]:
         if case:
             tally.add(_one(order, backend, case))
         else:
-            with multiprocessing.get_context("fork").Pool(PROCESSES, _begin, (backend, order.postgres)) as pool:
-                _many(order, backend, pool, tally)
-                pool.close()
-                pool.join()
+            _many(order, backend, tally)
         seconds = time.monotonic() - began
         _show(order, backend, tally)
         yield _row(order, backend, tally, seconds, single=bool(case))
@@ -140,41 +136,26 @@ def _command(order: Order, backend: str, divergence: Divergence | None) -> str:
 # -- all of them -------------------------------------------------------------------------------------------------
 
 
-def _many(order: Order, backend: str, pool: Pool, tally: Tally) -> None:
+def _many(order: Order, backend: str, tally: Tally) -> None:
     wanted = _asked(order, backend)
     began = time.monotonic()
     told = _TELL_EVERY
-    number = 0
-    under_way: list[object] = []
-    # No further than wanted: how many executions a program is good for is known when it has been executed.
-    while tally.executed < wanted:
-        while len(under_way) < 2 * PROCESSES:
-            under_way.append(pool.apply_async(_run, (order.seed, number)))
-            number += 1
-        tally.add(under_way.pop(0).get())  # type: ignore[attr-defined]
-        if tally.executed >= told:
-            told += _TELL_EVERY
-            pace = tally.executed / (time.monotonic() - began)
-            print(
-                f"    {backend}: {tally.executed:,} of {wanted:,}, {len(tally.diverged)} diverged, {pace:.0f}/s",
-                flush=True,
-            )
-    for each in under_way:
-        tally.add(each.get())  # type: ignore[attr-defined]
-
-
-_bench: Bench | None = None
-
-
-def _begin(backend: str, postgres: str) -> None:
-    global _bench  # noqa: PLW0603 - one for each process of the pool
-    _bench = Bench(config_for(backend, postgres))
-
-
-def _run(seed: int, number: int) -> Report:
-    assert _bench is not None
     modes = tuple(mode for mode in os.environ.get("MODES", "").split(",") if mode)
-    return _bench.run(seed, number, MOST_FAULTS, modes)
+    crew = Crew(PROCESSES, seed=order.seed, backend=backend, postgres=order.postgres, most=MOST_FAULTS, modes=modes)
+    try:
+        for report in crew.reports():
+            tally.add(report)
+            if tally.executed >= told:
+                told += _TELL_EVERY
+                pace = f"{tally.executed / (time.monotonic() - began):.0f}/s"
+                print(
+                    f"    {backend}: {tally.executed:,} of {wanted:,}, {len(tally.diverged)} diverged, {pace}",
+                    flush=True,
+                )
+            if tally.executed >= wanted:
+                break
+    finally:
+        crew.dismiss()
 
 
 # -- one of them -------------------------------------------------------------------------------------------------
@@ -231,8 +212,6 @@ def first_divergence(bench: Bench, program: Program, kind: str) -> tuple[str, li
     try:
         answer = ask(program)
         dry, said = bench.judged(program, NONE, answer)
-        if dry is None:
-            return None
         if said or mode == "none":
             return (str(NONE), said) if _is_kind(said, kind, "none") else None
         for fault in faults_for(dry, answer, (mode,)):

@@ -22,12 +22,6 @@ from proof.programs.memory import Answer, Racy
 from proof.programs.world import Result, World
 
 NONE = Fault("none")
-# When even the loop does not answer any more.
-_DEADLINE_SECONDS = 60
-
-
-class TooLong(BaseException):
-    """The process does not get on with it."""
 
 
 @dataclass(slots=True)
@@ -71,6 +65,11 @@ class Bench:
         self._runner = asyncio.Runner()
         self._opened: Any = None
         self.world: World | None = None
+        # What is being executed, and after how many seconds SIGALRM is to come; 0: never.
+        self.fault = NONE
+        self.deadline = 0
+        # True when something has hung here.
+        self.is_spoiled = False
 
     # -- one program -------------------------------------------------------------------------------------
 
@@ -81,11 +80,13 @@ class Bench:
         program, answer = generate(seed, number)
         dry = self.judged(program, NONE, answer)
         self._count(report, seed, program, NONE, *dry)
-        if dry[0] is None or dry[1]:
+        if dry[1]:
             # What goes wrong by itself says nothing about faults.
             report.seconds = time.monotonic() - began
             return report
         for fault in self._chosen(seed, number, dry[0], answer, most, tuple(modes)):
+            if self.is_spoiled:
+                break
             with suppress(Racy):
                 expected = expected_under(program, answer, fault)
                 self._count(report, seed, program, fault, *self.judged(program, fault, expected))
@@ -120,41 +121,30 @@ class Bench:
         return chosen
 
     def _count(
-        self, report: Report, seed: int, program: Program, fault: Fault, result: Result | None, said: list[str]
+        self, report: Report, seed: int, program: Program, fault: Fault, result: Result, said: list[str]
     ) -> None:
-        if result is not None and fault.mode != "none" and not result.struck and not said:
+        if fault.mode != "none" and not result.struck and not said:
             report.missed += 1
             return
         report.executed += 1
         report.by_mode[fault.mode] = report.by_mode.get(fault.mode, 0) + 1
         if said:
-            at = "" if result is None else result.struck_at
-            backend = self._config.backend
+            backend, at = self._config.backend, result.struck_at
             report.diverged.append(Divergence(seed, report.number, backend, str(fault), said, program, at))
 
-    def judged(self, program: Program, fault: Fault, answer: Answer) -> tuple[Result | None, list[str]]:
+    def judged(self, program: Program, fault: Fault, answer: Answer) -> tuple[Result, list[str]]:
         """One execution, and what is wrong with it."""
+        self.fault = fault
+        signal.alarm(self.deadline)
         try:
-            result = self._within_time(program, fault)
-        except TooLong:
-            self.close()
-            return None, [f"hangs: the process did not answer for {_DEADLINE_SECONDS} s"]
-        if any(each.startswith("hangs") for each in result.wrong):
-            # Whatever hangs there must not disturb the next one.
-            self.close()
-        return result, divergences(result, answer)
-
-    def _within_time(self, program: Program, fault: Fault) -> Result:
-        def ring(*_given: Any) -> None:
-            raise TooLong
-
-        before = signal.signal(signal.SIGALRM, ring)
-        signal.alarm(_DEADLINE_SECONDS)
-        try:
-            return self._runner.run(self._execute(program, fault))
+            result = self._runner.run(self._execute(program, fault))
         finally:
             signal.alarm(0)
-            signal.signal(signal.SIGALRM, before)
+        if any(each.startswith("hangs") for each in result.wrong):
+            # Whatever hangs there must not disturb the next one.
+            self.is_spoiled = True
+            self.close()
+        return result, divergences(result, answer)
 
     async def _execute(self, program: Program, fault: Fault) -> Result:
         if self.world is None:
@@ -167,9 +157,9 @@ class Bench:
     def close(self) -> None:
         opened, self._opened, self.world = self._opened, None, None
         if opened is not None:
-            with suppress(Exception, TooLong, asyncio.CancelledError):
+            with suppress(Exception, asyncio.CancelledError):
                 self._runner.run(within(5.0, opened.__aexit__(None, None, None)))
-        with suppress(Exception, TooLong, asyncio.CancelledError):
+        with suppress(Exception, asyncio.CancelledError):
             self._runner.close()
         self._runner = asyncio.Runner()
 

@@ -101,7 +101,7 @@ class Fate:
         self.on_cancel: Callable[[], Awaitable[None]] | None = None
         self.on_claim: Callable[[], None] | None = None
         self.tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
-        self._stalled = False
+        self.is_stalled = False
         self._failing = 0
         self._hanging: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self._lock = threading.Lock()
@@ -109,7 +109,7 @@ class Fate:
     def reached(self, point: Point) -> Awaitable[None] | None:
         if point.phase in ("sql", "commit") or (point.phase != "reply" and faults.call_under_way()):
             return None
-        if self.is_dead or self._stalled:
+        if self.is_dead or self.is_stalled:
             return None if point.phase == "reply" else self.hang()
         return None if point.name in _IDLE else self._counted(point)
 
@@ -136,7 +136,7 @@ class Fate:
                 self.is_dead = True
                 return self.hang()
             case "stall" | "freeze" | "overlap":
-                self._stalled = True
+                self.is_stalled = True
                 return self.hang()
             case "outage":
                 self._failing = fault.calls
@@ -163,7 +163,7 @@ class Fate:
 
     def wake(self) -> None:
         """Who was stalled goes on where it stood."""
-        self._stalled = False
+        self.is_stalled = False
         hanging, self._hanging = self._hanging, []
         for loop, future in hanging:
             loop.call_soon_threadsafe(lambda future=future: future.done() or future.set_result(None))
@@ -222,14 +222,20 @@ async def within(seconds: float, work: Coroutine[Any, Any, None]) -> None:
 
 
 def track_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """From now on every task is known to the fate of the worker that made it: a killed worker's are ended with it."""
+    """From now on every task is known to the fate of the worker that made it: a killed worker's are ended with it.
 
-    def factory(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
-        task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, **options)
+    Around the engine's own factory, which makes tasks of a class of its own.
+    """
+    inner = loop.get_task_factory()
+
+    def factory(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
+        task = asyncio.Task(coro, loop=loop, **options) if inner is None else inner(loop, coro, **options)
         context = options.get("context")
         fate = current_fate.get() if context is None else context.get(current_fate)
         if fate is not None:
             fate.tasks.add(task)
         return task
 
+    # The engine looks for its own before it installs another.
+    factory.__pgqrs__ = True  # type: ignore[attr-defined]
     loop.set_task_factory(factory)  # type: ignore[arg-type]

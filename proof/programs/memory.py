@@ -8,6 +8,7 @@ error left the handler run again.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -110,10 +111,7 @@ class Memory:
         restarted: bool = False,
         more_attempts: int = 0,
         lost: frozenset[str] = frozenset(),
-        contexts: bool = False,
     ) -> None:
-        # True: what a step raises while another error is handled takes that one along when it leaves the handler.
-        self.contexts = contexts
         # The names of the bodies whose first result is lost.
         self.lost = lost
         self._rng = random.Random(schedule)
@@ -174,9 +172,11 @@ class _Run:
         self.program = program
         self.label = label
         self.records: dict[str, _Record] = {}
-        # How often a step with a policy was tried, over all attempts of the run.
-        self.tried: dict[str, int] = {}
+        # Steps with a policy that is used up: it holds over all attempts of the run.
+        self.final: set[str] = set()
         self.failed: list[_Failed] = []
+        # Errors of branches of which one was raised in the place of all of them.
+        self.beside: list[list[BaseException]] = []
         self.children: dict[str, _Run] = {}
         self.known: set[str] = set()
         self.task: asyncio.Task[Outcome] | None = None
@@ -200,10 +200,9 @@ class _Run:
                 result = await self._pass()
             except Exception as error:  # noqa: BLE001 - a handler may raise anything
                 left = self._left(error)
-                is_last = (
-                    isinstance(error, ours.PermanentError | ours.SerializationError) or attempt == self._attempts
-                )
-                if is_last:
+                # A step whose policy is used up fails again in every attempt of the run.
+                is_final = isinstance(error, ours.PermanentError | ours.SerializationError) or left & self.final
+                if is_final or attempt == self._attempts:
                     self._reopened = left
                     return self._ended(Outcome("ERROR", error=_line(error)))
                 self._reopen(left)
@@ -215,7 +214,7 @@ class _Run:
     async def live_again(self) -> Outcome:
         """After a restart."""
         self._reopen(self._reopened)
-        self.tried.clear()
+        self.final.clear()
         return await self.live()
 
     def _ended(self, outcome: Outcome) -> Outcome:
@@ -228,14 +227,18 @@ class _Run:
 
     def _left(self, error: BaseException) -> set[str]:
         """The steps whose error has left the handler."""
-        alone = set() if self.oracle.contexts else {id(each.error) for each in self.failed}
-        chain = _chain(error, alone)
-        return {each.key for each in self.failed if id(each.error) in chain}
+        of_steps = {id(each.error) for each in self.failed}
+        found = _sources(error, of_steps)
+        for together in self.beside:
+            parts = set().union(*(_sources(each, of_steps) for each in together))
+            found |= parts if parts & found else set()
+        return {each.key for each in self.failed if id(each.error) in found}
 
     async def _pass(self) -> Any:
         log = Pass()
         walk = Walk(self.program, _Verbs(self), log, self.label)
         self.failed.clear()
+        self.beside.clear()
         self._life.passes.append(log)
         self._life.joined.append(walk.joined)
         try:
@@ -267,9 +270,10 @@ class _Verbs:
         if self._run.program.plain:
             # Side by side in threads: the first error, by their order, when all have come to their end.
             results = await asyncio.gather(*(branch() for branch in branches), return_exceptions=True)
-            for result in results if not node.return_exceptions else ():
-                if isinstance(result, BaseException):
-                    raise result
+            wrong = [result for result in results if isinstance(result, BaseException)]
+            if wrong and not node.return_exceptions:
+                self._run.beside.append(wrong)
+                raise wrong[0]
             return results
         return await asyncio.gather(*(branch() for branch in branches), return_exceptions=node.return_exceptions)
 
@@ -308,8 +312,7 @@ class _Verbs:
 
     async def _step(self, node: Step, key: str, frame: Frame) -> Any:
         body = node.body
-        while True:
-            self._run.tried[key] = self._run.tried.get(key, 0) + 1
+        for tried in itertools.count(1):
             number = self._begin(key, frame)
             await self._oracle.pass_time()
             error = failure(body, number, healed=self._oracle.healed)
@@ -317,9 +320,12 @@ class _Verbs:
                 if node.emits:
                     self._emitted(key, frame)
                 return self._recorded(key, body.value)
-            if self._run.tried[key] >= node.retry or isinstance(error(), ours.PermanentError):
+            if tried >= node.retry or isinstance(error(), ours.PermanentError):
+                if node.retry:
+                    self._run.final.add(key)
                 raise self._failed(key, self._recorded_error(key, error))
             await asyncio.sleep(2)
+        raise AssertionError("the last attempt decides")
 
     async def _transact(self, node: Transact, key: str, frame: Frame) -> Any:
         body = node.body
@@ -426,18 +432,23 @@ def _line(error: BaseException) -> str | None:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-def _chain(error: BaseException, alone: set[int]) -> set[int]:
-    """The error, its parts and causes, and what was handled when it was raised, but for those that stand alone."""
-    chain: set[int] = set()
+def _sources(error: BaseException, of_steps: set[int]) -> set[int]:
+    """The errors of steps that an error came from: itself, its parts, what it was raised from or while handling.
+
+    What a step raises while another error is handled stands for itself: the handler had caught that one.
+    """
+    found: set[int] = set()
+    seen: set[int] = set()
     links: list[BaseException | None] = [error]
     while links:
         link = links.pop()
-        if link is None or id(link) in chain:
+        if link is None or id(link) in seen:
             continue
-        chain.add(id(link))
-        links.append(link.__cause__)
-        if isinstance(link, BaseExceptionGroup):
+        seen.add(id(link))
+        if id(link) in of_steps:
+            found.add(id(link))
+        elif isinstance(link, BaseExceptionGroup):
             links += link.exceptions
-        if id(link) not in alone and (not alone or not isinstance(link, BaseExceptionGroup)):
-            links.append(link.__context__)
-    return chain
+        else:
+            links.append(link.__cause__ if link.__cause__ is not None else link.__context__)
+    return found

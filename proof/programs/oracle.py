@@ -21,8 +21,6 @@ def ask(program: Program, *, restarted: bool = False) -> Answer:
         _check_same(first, other)
     for other in others:
         _merge(first, other)
-    # Whether an error that was being handled when another one left has left with it: programs do not depend on it.
-    _add_way(first, Memory(0, restarted=restarted, contexts=True).ask(program))
     return first
 
 

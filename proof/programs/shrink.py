@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from proof.programs.grammar import Child, Fails, Gives, Program, Raise, Step, Wait, size
+from proof.programs.grammar import Catch, Child, Fails, Gives, Program, Raise, Step, Wait, size
 
 # In which place of a statement blocks stand; what they hold can take the place of the statement itself.
 _BLOCKS = ("body", "then", "otherwise", "final")
@@ -65,7 +65,8 @@ def _smaller_value(value: Any) -> Iterator[Any]:
         before, after = value[:index], value[index + 1 :]
         if dataclasses.is_dataclass(each):
             yield (*before, *after)
-            for block in _inside(each):
+            # What stands in a child or in an `except` stands nowhere else.
+            for block in () if isinstance(each, Program | Catch) else _inside(each):
                 yield (*before, *block, *after)
         if dataclasses.is_dataclass(each) or isinstance(each, tuple):
             for other in _smaller_value(each):

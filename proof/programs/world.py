@@ -32,6 +32,7 @@ LEASE_SECONDS = 30.0
 # Generous: other things happen on this machine.
 _HANGS_SECONDS = 15.0
 _ROUNDS = 120
+_BEAT_SECONDS = 0.1
 _TURNS = 200
 _EMPTIED = (
     *("pgqrs_messages", "pgqrs_workflow_steps", "pgqrs_workflow_events", "pgqrs_signals", "pgqrs_outbox_events"),
@@ -99,11 +100,11 @@ class World:
         config = config.with_changes(lease_seconds=LEASE_SECONDS, max_attempts=CHILD_ATTEMPTS, maintenance=False)
         loop = asyncio.get_running_loop()
         before = loop.get_task_factory()
-        track_tasks(loop)
         async with pgqrs.connect_with(config, install=True, clock=clock) as store:
             world = cls(store, clock)
             with own_time(clock), faults.injected(strike):
                 await world._prepare()
+                track_tasks(loop)
                 try:
                     yield world
                 finally:
@@ -206,6 +207,8 @@ class _Execution:
         self._run_id = 0
         self._progress: Counter[str] = Counter()
         self._fates = [self._fate]
+        self._in_vain = 0
+        self._cancelling: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         case = self._case
@@ -245,14 +248,20 @@ class _Execution:
                 continue
             seconds = await self._world.next_due()
             if seconds is None:
-                self._result.wrong.append("stuck: nothing is due, and not all runs have ended")
-                break
+                # A run whose worker was lost in its last attempt is ended when that lease is over.
+                self._in_vain += 1
+                if self._in_vain > 2:
+                    self._result.wrong.append("stuck: nothing is due, and not all runs have ended")
+                    break
+                seconds = LEASE_SECONDS + 1
             # A hair more: times are kept in microseconds.
             self._world.clock.advance(max(seconds, 0) + 0.001)
         else:
             states = ", ".join(f"{label or 'the run'} {row.status} {row.waiting_for}" for label, row in rows.items())
             self._result.wrong.append(f"stuck: no end after {_ROUNDS} rounds: {states}")
         await self._wake()
+        if self._cancelling is not None:
+            await self._cancelling
 
     # -- who works ---------------------------------------------------------------------------------------
 
@@ -270,8 +279,9 @@ class _Execution:
             striking.cancel()
         if not task.done():
             # It stands still, or is dead.
-            self._victim._loop._heartbeat.stop()
-            if self._fault.mode != "kill":
+            if self._fault.mode == "kill":
+                self._victim._loop._heartbeat.stop()
+            else:
                 self._stalled = task
             return
         # The database was away: a worker that polls would ask again. Anything else is not to leave it.
@@ -282,10 +292,14 @@ class _Execution:
         assert self._world._rescuer is not None
         fate = Fate()
         self._fates.append(fate)
-        if self._fault.mode == "overlap" and self._stalled is not None:
+        overlaps = self._fault.mode == "overlap" and self._stalled is not None
+        if overlaps:
             fate.on_claim = self._fate.wake
         work = self._world._rescuer.run_until_idle()
         await asyncio.get_running_loop().create_task(work, context=own_context(fate))
+        if overlaps and not self._fate.is_stalled:
+            # No time passes while it is at work: it would lose leases that it keeps.
+            await self._until_idle()
 
     async def _wake(self) -> None:
         """Who was stalled goes on, and may change nothing."""
@@ -295,11 +309,21 @@ class _Execution:
         if self._fault.mode == "freeze":
             jump(2 * LEASE_SECONDS)
         self._fate.wake()
+        await self._until_idle()
+        if before != await self._world.picture():
+            self._result.wrong.append("stale: a worker that had lost its lease has changed something")
+
+    async def _until_idle(self) -> None:
+        """Waits for the one that was stalled. Its heartbeat asks sooner than after a third of a lease."""
+        assert self._stalled is not None
+        assert self._victim is not None
+        heartbeat: Any = self._victim._loop._heartbeat
+        while not self._stalled.done():
+            await asyncio.wait([self._stalled], timeout=_BEAT_SECONDS)
+            heartbeat.heard(frozenset(-run_id for run_id in list(heartbeat._by_run)))
         with suppress(pgqrs.ConnectionFailed):
-            await self._stalled
+            self._stalled.result()
         self._stalled = None
-        if self._fault.mode != "overlap" and before != await self._world.picture():
-            self._result.wrong.append("a worker that had lost its lease has changed something")
 
     # -- the world outside -------------------------------------------------------------------------------
 
@@ -309,7 +333,9 @@ class _Execution:
                 await self._noun.cancel(self._run_id, self._store, reason="from outside")
                 self._result.cancelled = True
 
-        await asyncio.get_running_loop().create_task(cancel(), context=own_context(Fate()))
+        self._cancelling = asyncio.get_running_loop().create_task(cancel(), context=own_context(Fate()))
+        # Who is cancelled by it may be the very task that waits here.
+        await asyncio.shield(self._cancelling)
 
     async def _send_early(self) -> None:
         for node in waits_of(self._case.program):

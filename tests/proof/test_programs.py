@@ -94,6 +94,13 @@ def test_a_policy_makes_good_what_fails_a_few_times():
     assert answer.most == {":a": 2}
 
 
+def test_a_policy_that_is_used_up_ends_the_run():
+    answer = oracle.ask(program(Step("a", ALWAYS, retry=2), attempts=3))
+
+    assert answer.outcome.status == "ERROR"
+    assert answer.most == {":a": 2}
+
+
 def test_a_restart_reopens_what_left_the_handler_and_nothing_else():
     caught = Try((Step("a", ALWAYS),), (Catch((), (Step("b"),)),))
 
