@@ -227,7 +227,7 @@ MUTANTS = (
                 "    if retried and not writes:\n        held |= await _already_written",
             ),
         ),
-        (f"{_RUN_LOST}::test_an_end_whose_reply_was_lost_is_the_callers",),
+        (f"{_RUN_LOST}::test_an_end_whose_reply_was_lost_is_told_from_one_that_came_too_late",),
         on="postgres",
     ),
     Mutant(
