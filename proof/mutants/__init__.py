@@ -1,7 +1,7 @@
 """Mutants: the library broken on purpose, one promise at a time; some test must notice each of them.
 
     mutant.py    what a mutant is, and a copy of the library that has it
-    fences.py leases.py steps.py lives.py writes.py      the mutants
+    fences.py leases.py steps.py errors.py lives.py writes.py      the mutants
     runner.py    tests on a copy, in a process of their own, and the verdict
     witness.py   a pytest plugin in that process
     page.py      docs/reference/mutants.md
@@ -18,13 +18,20 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from proof.mutants import fences, leases, lives, page, steps, writes
+from proof.mutants import errors, fences, leases, lives, page, steps, writes
 from proof.mutants.mutant import Mutant, copy_of
 from proof.mutants.runner import Verdict, run, try_mutant
 from proof.order import Order
 from proof.table import Row
 
-MUTANTS: tuple[Mutant, ...] = (*fences.MUTANTS, *leases.MUTANTS, *steps.MUTANTS, *lives.MUTANTS, *writes.MUTANTS)
+MUTANTS: tuple[Mutant, ...] = (
+    *fences.MUTANTS,
+    *leases.MUTANTS,
+    *steps.MUTANTS,
+    *errors.MUTANTS,
+    *lives.MUTANTS,
+    *writes.MUTANTS,
+)
 
 _A_DOZEN = 12
 # What the issue asks for.
