@@ -57,8 +57,8 @@ MUTANTS = (
         (
             Edit(
                 "engine/steps.py",
-                "            await execution.record(record, emitted)\n            return value\n",
-                "            outside(execution.record(record, emitted))\n            return value\n",
+                "await execution.record(record, emitted)",
+                "outside(execution.record(record, emitted))",
             ),
         ),
         (f"{_RECORDS}::test_a_handler_goes_on_only_when_its_step_is_durable",),
@@ -348,9 +348,9 @@ MUTANTS = (
         (
             Edit(
                 "engine/steps.py",
-                "            return await _failed(execution, call, record, error, branch)\n",
-                "            execution.last_emitted = emitted\n"
-                "            return await _failed(execution, call, record, error, branch)\n",
+                "    return await _failed(execution, call, record, error, branch)\n",
+                "    execution.last_emitted = emitted\n"
+                "    return await _failed(execution, call, record, error, branch)\n",
             ),
             Edit(
                 "engine/execution.py",
