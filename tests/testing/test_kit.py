@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import pgqrs as library
-from pgqrs.testing import Kit, kit
+from pgqrs.testing import Kit, assert_deterministic, crash_everywhere, kit, replay
 from testing.orders import approve, basket, charge, order, purchase
 
 
@@ -202,3 +202,80 @@ def test_the_plugin_imports_nothing_of_the_library():
     code = "import sys, pytest_pgqrs; sys.exit(any(name.partition('.')[0] in ('pgqrs', 'msgspec') for name in sys.modules))"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class Refused(Exception):
+    """An error of the program under test, with an attribute."""
+
+    def __init__(self, reason: str, code: int) -> None:
+        super().__init__(reason, code)
+        self.code = code
+
+
+def refuse() -> None:
+    raise Refused("out of stock", 409)
+
+
+async def compensating(ctx) -> str:
+    try:
+        await ctx.step("ship", refuse)
+    except Refused as error:
+        await ctx.step("refund", lambda: None)
+        await ctx.sleep(60)
+        return f"refunded: {error.code}"
+    return "shipped"
+
+
+def compensating_plainly(ctx) -> str:
+    try:
+        ctx.step("ship", refuse)
+    except Refused as error:
+        ctx.sleep(60)
+        return f"refunded: {error.code}"
+    return "shipped"
+
+
+@pytest.mark.parametrize("workflow", [compensating, compensating_plainly])
+def test_errors_of_the_program_under_test_are_its_own_in_every_pass(pgqrs, workflow):
+    run = pgqrs.trigger(workflow)
+    pgqrs.drain(skip_time=True)
+
+    assert run.result() == "refunded: 409"
+    assert replay(pgqrs.export(run), workflow) == "refunded: 409"
+    assert_deterministic(workflow)
+    report = crash_everywhere(workflow)
+    assert report.survived == report.boundaries
+
+
+SCRIPT = """
+import asyncio
+from pgqrs.testing import Kit, assert_deterministic, replay
+
+class Refused(Exception):
+    pass
+
+def refuse():
+    raise Refused("out of stock")
+
+async def order(ctx) -> str:
+    try:
+        await asyncio.gather(ctx.step("charge", lambda: 1), ctx.step("ship", refuse))
+    except Refused as error:
+        await ctx.sleep(60)
+        return str(error)
+
+with Kit() as kit:
+    run = kit.trigger(order)
+    kit.drain(skip_time=True)
+    assert replay(kit.export(run), order) == run.result() == "out of stock"
+assert_deterministic(order)
+"""
+
+
+def test_errors_of_a_script_are_its_own_too(tmp_path):
+    file = tmp_path / "script.py"
+    file.write_text(SCRIPT)
+
+    done = subprocess.run([sys.executable, "-W", "error", file], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")

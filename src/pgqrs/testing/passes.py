@@ -1,4 +1,4 @@
-"""One pass over a handler against a record, without a database: what is on record is answered, the rest ends it."""
+"""One pass over a handler against a record, without a database: recorded steps are answered, the rest ends it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pgqrs.engine.branches import outside
 from pgqrs.engine.executor import Executor
 from pgqrs.engine.heartbeat import Held
 from pgqrs.engine.registry import Handler
-from pgqrs.engine.signals import EngineSignal, Halt, Suspend
+from pgqrs.engine.signals import EngineSignal, Suspend
 from pgqrs.testing.steps import DONE, Asked, Body, Observed, watched
 
 # So often the loop turns before a branch that went beyond its record ends the pass: by then the others have asked for
@@ -26,8 +26,8 @@ from pgqrs.testing.steps import DONE, Asked, Body, Observed, watched
 _TURNS = 100
 
 
-class Beyond(EngineSignal):
-    """The handler asked for something that is not on record. No `except Exception` of its own stops it."""
+class Beyond(EngineSignal, asyncio.CancelledError):
+    """The handler asked for something that is not recorded. No `except Exception` of its own stops it."""
 
 
 class Pass(NamedTuple):
@@ -57,26 +57,34 @@ async def passed(
     executor = Executor(anywhere, config, anywhere, anywhere)
     execution = Observed(claim, seen, db=anywhere, config=config, committer=anywhere, held=held)
     # A task of its own, as in a worker: branches are counted from it.
-    done: Pass = await outside(_run(executor, execution))
+    done: Pass = await outside(_run(executor, execution, nowhere))
     return done
 
 
-async def _run(executor: Executor, execution: Observed) -> Pass:
-    execution.task = asyncio.current_task()
+async def _run(executor: Executor, execution: Observed, nowhere: _Nowhere) -> Pass:
+    task = execution.task = asyncio.current_task()
     if execution.handler.is_async:
-        execution.root.task = execution.task
+        execution.root.task = task
     output: str | None = None
     error: BaseException | None = None
     try:
         output = await executor._run(execution)  # noqa: SLF001 - the same steps as in a worker, without the recording
-    except (EngineSignal, BaseExceptionGroup, Exception) as raised:  # noqa: BLE001 - a handler may raise anything
-        error = raised.error if isinstance(raised, Halt) else raised
-    went_beyond = error is not None and _is_beyond(error)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as raised:  # noqa: BLE001 - a handler may raise anything
+        error = raised
+    execution.is_done = True
+    if isinstance(error, asyncio.CancelledError) and task is not None and execution.halted is not None:
+        # The engine's own, and heard.
+        task.uncancel()
+    is_cut_off = isinstance(error, asyncio.CancelledError) and nowhere.was_asked
+    went_beyond = execution.halted is None and error is not None and (is_cut_off or _is_beyond(error))
     missing = execution.not_asked_for()
+    failed = execution.halted or error
     execution.abandon()
     await execution.wind_up()
     execution.close()
-    return Pass(execution.asked, went_beyond, output, None if went_beyond else error, missing)
+    return Pass(execution.asked, went_beyond, output, None if went_beyond else failed, missing)
 
 
 def _is_beyond(error: BaseException) -> bool:
@@ -94,9 +102,11 @@ class _Nowhere:
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
         self.loop = asyncio.get_running_loop()
+        self.was_asked = False
 
     async def beyond(self, *_args: Any, **_options: Any) -> NoReturn:
         """End the pass, when all branches have come as far as they can."""
+        self.was_asked = True
         for _ in range(_TURNS):
             await asyncio.sleep(0)
         raise Beyond

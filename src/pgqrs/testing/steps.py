@@ -81,8 +81,8 @@ class _Watched:
     def __init__(self, handler: Handler, watcher: Watcher) -> None:
         self._handler = handler
         self._watcher = watcher
-        # By these a recorded error finds its class again.
-        self.__globals__ = getattr(handler.function, "__globals__", {})
+        # By this a recorded error finds its class again: in the program of the handler, not in ours.
+        self.__wrapped__ = handler.function
 
     def __call__(self, context: Any, **arguments: Any) -> Any:
         if isinstance(context, SyncContext):
