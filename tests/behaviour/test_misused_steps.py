@@ -178,7 +178,7 @@ async def test_a_plain_step_whose_time_is_up_never_runs_beside_its_next_attempt(
         return len(calls)
 
     async def handler(ctx, params):
-        return await ctx.step("slow", slow, timeout=0.05, retry=pgqrs.RetryPolicy(max_attempts=3, base=0))
+        return await ctx.step("slow", slow, timeout=0.5, retry=pgqrs.RetryPolicy(max_attempts=3, base=60))
 
     waiting = await run(handler)
     clock.advance(600)

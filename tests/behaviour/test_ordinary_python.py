@@ -444,3 +444,27 @@ async def test_changed_code_is_no_error_that_a_handler_can_catch(run, clock):
 
     assert (parked.status, refunds) == ("PAUSED", [])
     assert "asks for step 'bill' where 'charge' is recorded" in parked.waiting_for
+
+
+async def test_a_retry_that_goes_well_is_not_parked_for_the_compensation_of_the_first(run, clock):
+    effects = []
+
+    def ships():
+        effects.append("ship")
+        if effects.count("ship") == 1:
+            raise OSError("no parcels today")
+        return "shipped"
+
+    async def handler(ctx, params):
+        try:
+            return await ctx.step("ship", ships)
+        except OSError as error:
+            await ctx.step("refund", lambda: effects.append("refund"))
+            raise RuntimeError("not shipped") from error
+
+    waiting = await run(handler)
+    clock.advance(600)
+    done = await run(handler, run_id=waiting.run_id)
+
+    assert (done.status, done.output()) == ("SUCCESS", "shipped")
+    assert effects == ["ship", "refund", "ship"]

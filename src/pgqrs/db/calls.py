@@ -10,7 +10,9 @@ from pgqrs.db.claims import Claim
 from pgqrs.db.database import Database, Kind, store_call
 from pgqrs.db.queries import load
 from pgqrs.db.tables import runs, workers
+from pgqrs.db.tables.runs import RunRow
 from pgqrs.db.triggering import NewRuns, Triggered
+from pgqrs.errors import OutcomeUnknown
 from pgqrs.serialization import decode
 from pgqrs.types import RunStatus, WorkerStatus
 
@@ -58,10 +60,22 @@ async def begin(db: Database, new: NewRuns, *, workflow: str, info: Mapping[str,
         made = Triggered((await triggering.trigger(db, new))[0], is_new=True)
     begun = await _registered(db, made.run_id, workflow=workflow, info=info)
     if not made.is_new:
-        if (await runs.get(db, made.run_id)).status is RunStatus.ERROR:
+        row = await runs.get(db, made.run_id)
+        if row.status is RunStatus.ERROR:
+            _refuse_unknown(row)
             await lifecycle.restart(db, made.run_id)
         return begun
     return await _leased(db, begun, lease_seconds=lease_seconds)
+
+
+def _refuse_unknown(row: RunRow) -> None:
+    """A program repeats its call; whether a step whose outcome is unknown runs again is for a person to decide."""
+    details = decode(row.error or "{}")
+    if isinstance(details, dict) and details.get("type") == OutcomeUnknown.__name__:
+        raise OutcomeUnknown(
+            f"run {row.run_id} ended because the outcome of a step is unknown, and a call does not run it again; "
+            f"find out whether it did its work, then: pgqrs run restart {row.run_id}"
+        )
 
 
 @store_call(Kind.UNIT, idempotent=True)

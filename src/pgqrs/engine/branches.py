@@ -137,6 +137,9 @@ def install_task_factory(loop: asyncio.AbstractEventLoop) -> None:
     ) -> asyncio.Future[Any]:
         context = options.pop("context", None)
         parent = current_branch.get() if context is None else context.get(current_branch)
+        if type(coro).__name__ == "async_generator_athrow":
+            # The garbage collector closes a generator of some other run, at any moment: it is no branch of this one.
+            parent = None
         child: Branch | None = None
         if parent is not None:
             child = parent.child()

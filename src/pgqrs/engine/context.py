@@ -108,8 +108,9 @@ class Context:
         execution = self._execution
         seconds = None if timeout is None else checked_seconds(timeout, "timeout of a step", allow_zero=False)
         place = execution.place(checked_step_name(name))
-        execution.unawaited[place.step_id] = None
-        return step(execution, StepCall(place, function, args, kwargs, retry, seconds), self._seen)
+        asked = step(execution, StepCall(place, function, args, kwargs, retry, seconds), self._seen)
+        execution.unawaited[place.step_id] = asked
+        return asked
 
     def _seen(self, _step_id: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function that is called as the body of a step; the test kit looks in here."""
@@ -122,8 +123,9 @@ class Context:
         meanwhile.
         """
         place = self._execution.place(checked_step_name(name))
-        self._execution.unawaited[place.step_id] = None
-        return transaction(self._execution, place, work, self._seen)
+        asked = transaction(self._execution, place, work, self._seen)
+        self._execution.unawaited[place.step_id] = asked
+        return asked
 
     # -- events for others -------------------------------------------------------------------------------
 
@@ -193,11 +195,13 @@ class Context:
         """Starts a child run, once however often this is replayed; `await child.result()` waits for it."""
         name = _name_of(workflow)
         place = self._execution.place("spawn")
-        self._execution.unawaited[place.step_id] = None
-        return self._spawn_one(place, name, params)
+        asked = self._spawn_one(place, name, params)
+        self._execution.unawaited[place.step_id] = asked
+        return asked
 
     async def _spawn_one(self, place: Place, workflow: str, params: Any) -> Child:
-        [child] = await spawn(self._execution, place, workflow, [params])
+        with self._execution.uninterrupted(place):
+            [child] = await spawn(self._execution, place, workflow, [params])
         return child
 
     def map(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Container, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import CoroutineType
 from typing import Any, TypeVar
 
 from pgqrs.config import Config
@@ -18,7 +20,7 @@ from pgqrs.db.driver import Driver
 from pgqrs.db.history import Emission
 from pgqrs.db.tables.runs import RecordedStep, RunRow
 from pgqrs.db.writes import Ending, StepRecord, Write, Yielding
-from pgqrs.engine.branches import Branch, Place, current_body, current_branch, outside
+from pgqrs.engine.branches import Branch, BranchTask, Place, current_body, current_branch, outside
 from pgqrs.engine.committer import Committer
 from pgqrs.engine.failures import FailedStep
 from pgqrs.engine.gathering import Gatherer
@@ -87,8 +89,8 @@ class Execution:
         # Asked before every step and every write: has the heartbeat renewed the lease in time?
         self.held = held
         self.places = Places(claim.steps)
-        # Steps that were called and not awaited yet.
-        self.unawaited: dict[str, None] = {}
+        # Steps and waits that were called and not awaited yet.
+        self.unawaited: dict[str, Coroutine[Any, Any, Any]] = {}
         self._in_flight = 0
         self._bodies: set[asyncio.Task[Any]] = set()
         self._landed: asyncio.Event | None = None
@@ -168,8 +170,10 @@ class Execution:
         if self.unawaited and len(self._live) > 1:
             # It may have been given to a task that has not had its first turn.
             await asyncio.sleep(0)
-        if self.unawaited:
-            names = ", ".join(repr(step_id) for step_id in self.unawaited)
+        forgotten = [step_id for step_id, each in self.unawaited.items() if _was_never_begun(each)]
+        self.unawaited.clear()
+        if forgotten:
+            names = ", ".join(map(repr, forgotten))
             raise PermanentError(f"{names} was called and not awaited, so it never ran; write `await ctx.step(...)`")
 
     # -- time --------------------------------------------------------------------------------------------
@@ -275,18 +279,30 @@ class Execution:
         """The pass is over; the first reason stays. Raise what this gives."""
         if self.halted is None:
             self.halted = error
-            if current_branch.get() is not self.root:
-                # The branch that found out unwinds by itself; the handler may wait for another.
-                self._loop.call_soon(self._tell_handler)
+            # The branch that found out unwinds by itself; the handler may wait for another.
+            self._loop.call_soon(self._tell_handler, current_branch.get())
         return Halt(self.halted)
 
-    def _tell_handler(self) -> None:
+    def _tell_handler(self, knows: Branch | None) -> None:
         if self.is_done or self.task is None or self.halted is None:
             return
-        if self.handler.is_async:
-            self.task.cancel()
-        else:
+        if not self.handler.is_async:
             self.resting.unwind(Halt(self.halted))
+            return
+        if knows is not self.root:
+            self.task.cancel()
+        self.cancel_branches()
+
+    def cancel_branches(self, but: Container[object] = ()) -> list[asyncio.Future[Any]]:
+        """The handler's tasks, but for its own."""
+        tasks = [
+            branch.task
+            for branch in self._live
+            if branch.task is not None and branch is not self.root and branch.task not in but
+        ]
+        for task in tasks:
+            task.cancel()
+        return tasks
 
     def diverged(self, what: str) -> Halt:
         """The code and the record do not fit: the run is parked, and the handler's `except` does not hear of it."""
@@ -401,11 +417,14 @@ class Execution:
             if not await _in_time(self._landed.wait(), ABANDON_SECONDS if self.is_unwinding else None):
                 log.warning("run %d: a step does not end although it was cancelled", self.claim.run_id)
                 break
-        tasks = [branch.task for branch in self._live if branch.task is not None and branch is not self.root]
-        for task in tasks:
-            task.cancel()
+        tasks = self.cancel_branches()
         if tasks and not await _in_time(asyncio.wait(tasks), ABANDON_SECONDS):
             log.warning("run %d: a task of the handler does not end although it was cancelled", self.claim.run_id)
+
+    @property
+    def is_quiet(self) -> bool:
+        """True when nothing is in flight, and no task of the handler is left."""
+        return not self._in_flight and len(self._live) <= 1
 
     def close(self) -> None:
         """Lets go of what refers back to it, so that it is gone at once and not when the garbage is collected."""
@@ -416,6 +435,21 @@ class Execution:
         self.resting.close()
         self._live.clear()
         self.root.close()
+
+    @contextmanager
+    def uninterrupted(self, place: Place) -> Iterator[None]:
+        """Refuses a deadline of asyncio's around something that is being written: a replay could not repeat it."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self.is_unwinding or (isinstance(task, BranchTask) and not task.timed_out):
+                raise
+            if task is None or not task.cancelling():
+                raise
+        else:
+            return
+        raise interrupted(place)
 
     @contextmanager
     def watched(self, place: Place) -> Iterator[None]:
@@ -433,10 +467,25 @@ class Execution:
             meter.stepped(workflow, StepStatus.SUCCESS, self.seconds() - began)
 
 
+def interrupted(place: Place) -> PermanentError:
+    """The error of a handler that puts `asyncio.timeout` around a step."""
+    return PermanentError(
+        f"the workflow interrupted its step {place.step_id!r} (asyncio.timeout around it?), which a replay could not "
+        "repeat; use ctx.step(..., timeout=...)"
+    )
+
+
 def _unexpected(error: Exception) -> PgqrsError:
     again = PgqrsError(f"{type(error).__name__}: {error}")
     again.__cause__ = error
     return again
+
+
+def _was_never_begun(coroutine: Coroutine[Any, Any, Any]) -> bool:
+    """False when a task got it, and was cancelled before its first turn."""
+    if isinstance(coroutine, CoroutineType):
+        return inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
+    return not getattr(coroutine, "is_begun", True)
 
 
 async def _in_time(work: Awaitable[Any], seconds: float | None) -> bool:

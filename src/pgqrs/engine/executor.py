@@ -11,7 +11,7 @@ from pgqrs.config import Config
 from pgqrs.db.claims import Claim
 from pgqrs.db.driver import Driver
 from pgqrs.db.writes import Ending, Yielding
-from pgqrs.engine.branches import current_body, current_branch, install_task_factory
+from pgqrs.engine.branches import current_body, current_branch, install_task_factory, outside
 from pgqrs.engine.committer import Committer
 from pgqrs.engine.context import Context, current_context
 from pgqrs.engine.execution import Execution
@@ -123,16 +123,10 @@ class Executor:
             error = raised
         execution.is_done = True
         is_cancelled = isinstance(error, asyncio.CancelledError)
-        if is_cancelled and execution.task is not None:
-            # Ours, and heard: what follows must not be taken for cancelled.
-            execution.task.uncancel()
-        if execution.handing_back and is_cancelled and execution.halted is None:
-            # The next worker must find no one at work on it; only a plain handler's thread continues, until it next
-            # asks its context.
-            execution.abandon()
-            await execution.wind_up()
+        was_cut = await self._wound_up(execution)
+        if was_cut and not execution.resting.suspended and not isinstance(execution.halted, StorePromoted):
+            # Whatever the handler made of its cancellation is not its result.
             return Outcome(Yielding(RunStatus.PENDING)), None
-        await execution.wind_up()
         if execution.halted is not None:
             return self._halted(execution, once=once)
         if execution.resting.suspended:
@@ -146,6 +140,36 @@ class Executor:
         if is_cancelled:
             error = asyncio.CancelledError("raised by the handler")
         return self._decided(execution, error, once=once)
+
+    async def _wound_up(self, execution: Execution) -> bool:
+        """What is left of the handler comes to its end; True when the worker gave the run back meanwhile, or before.
+
+        In a task of its own where there is anything left: a TaskGroup that the handler has left may cancel the task
+        in which it began, which is the engine's by now.
+        """
+        task, lost = execution.task, execution.is_lost
+        was_cut = execution.handing_back and task is not None and task.cancelling() > 0 and not lost
+        if was_cut:
+            # The next worker must find no one at work on it; only a plain handler's thread continues, until it next
+            # asks its context.
+            execution.abandon()
+        while task is not None and task.cancelling():
+            # Heard: what follows must not be taken for cancelled.
+            task.uncancel()
+        if execution.is_quiet:
+            return was_cut
+        winding = outside(execution.wind_up())
+        while not winding.done():
+            try:
+                await asyncio.shield(winding)
+            except asyncio.CancelledError:
+                if task is not None:
+                    task.uncancel()
+                if execution.handing_back and not execution.is_lost:
+                    was_cut = True
+                    execution.abandon()
+        winding.result()
+        return was_cut
 
     def _halted(self, execution: Execution, *, once: bool) -> tuple[Outcome, BaseException | None]:
         """The pass ended without an outcome of the handler's, whatever the handler did on the way out."""

@@ -52,7 +52,8 @@ def reopened(steps: Iterable[FailedStep]) -> tuple[StepRecord, ...]:
 
 
 def _sources(failed: Sequence[FailedStep], error: BaseException) -> Iterator[FailedStep]:
-    by_error = {id(step.error): step for step in failed}
+    # `except*` takes a group apart: each of its parts stands for the step that raised it.
+    by_error = {id(part): step for step in failed for part in _parts(step.error)}
     seen: set[int] = set()
     links: list[BaseException | None] = [error]
     while links:
@@ -67,6 +68,13 @@ def _sources(failed: Sequence[FailedStep], error: BaseException) -> Iterator[Fai
             links += link.exceptions
         else:
             links.append(link.__cause__ if link.__cause__ is not None else link.__context__)
+
+
+def _parts(error: BaseException) -> Iterator[BaseException]:
+    yield error
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            yield from _parts(part)
 
 
 def _parent(step: FailedStep) -> Branch | None:

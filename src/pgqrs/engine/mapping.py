@@ -37,7 +37,8 @@ async def map_(
             del running[number]
     errors = [answer.error for answer in answers.values() if answer.error is not None]
     if return_exceptions:
-        return [answers[number].error or answers[number].value for number in range(len(items))]
+        inorder = [answers[number] for number in range(len(items))]
+        return [answer.value if answer.error is None else answer.error for answer in inorder]
     if errors:
         execution.failed_together(errors)
     return [answers[number].given(execution) for number in range(len(items))]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from pgqrs.db.tables.runs import RunRow
 from pgqrs.db.writes import Ending, StepRecord, Yielding
-from pgqrs.engine.recorded_errors import message_of, storable
+from pgqrs.engine.recorded_errors import message_of, traceback_of
 from pgqrs.errors import (
     InvalidArguments,
     NonDeterminism,
@@ -23,8 +22,6 @@ from pgqrs.serialization import decode, encode
 from pgqrs.signatures import error_signature
 from pgqrs.types import RunStatus
 
-# Enough to find the line; a traceback of a deep recursion is not kept whole.
-_MOST_TRACEBACK = 8_000
 _MOST_MESSAGE = 2_000
 # A century; a handler that asks for more, or for no number at all, gets the usual backoff.
 _LONGEST_DELAY = 100 * 365.25 * 86400
@@ -118,6 +115,6 @@ def described(error: BaseException, step_ids: Sequence[str] = ()) -> tuple[str, 
     """
     name = type(error).__name__
     message = message_of(error)
-    trace = storable("".join(traceback.format_exception(error)))[-_MOST_TRACEBACK:]
+    trace = traceback_of(error)
     text = encode({"type": name, "message": message, "traceback": trace, "steps": list(step_ids)})
     return text, f"{name}: {message}" if message else name

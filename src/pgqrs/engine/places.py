@@ -14,6 +14,7 @@ class Places:
 
     def __init__(self, steps: dict[str, RecordedStep]) -> None:
         self._steps = steps
+        # Asked for, or of an attempt that went another way.
         self._asked: set[str] = set()
         self._by_place = {(branch_of(s.step_id), s.ordinal): s for s in steps.values() if s.ordinal >= 0}
         # By branch: the last recorded ordinal, and the number of the last branch of it that has a record.
@@ -60,6 +61,7 @@ class Places:
             return []
         stale = [key for each in chain for key in self._behind(each)]
         left = [self._by_place.pop(key).step_id for key in stale]
+        self._asked.update(left)
         for each in chain:
             self._furthest[each.path] = min(self._furthest.get(each.path, -1), each.ordinal - 1)
             self._last_child[each.path] = min(self._last_child.get(each.path, 0), each.children)

@@ -99,7 +99,7 @@ class SyncContext:
         for error in sorted(errors, key=lambda error: not isinstance(error, EngineSignal)):
             if not return_exceptions or not isinstance(error, Exception):
                 raise error
-        return [error or value for value, error in results]
+        return [value if error is None else error for value, error in results]
 
     def _in_branch(self, function: Callable[[], Any], branch: Branch) -> tuple[Any, BaseException | None]:
         current_branch.set(branch)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pgqrs.db.writes import StepRecord
 from pgqrs.engine.branches import Place
 from pgqrs.engine.execution import Execution, Wait
-from pgqrs.engine.waiting import Answer, Waiter
+from pgqrs.engine.waiting import Answer, Waiter, failed_record
 from pgqrs.errors import ConfigError
 from pgqrs.serialization import decode, encode
 from pgqrs.types import StepStatus
@@ -44,6 +44,8 @@ async def first(execution: Execution, place: Place, given: Mapping[int | str, Wa
     recorded = execution.recorded(place)
     for each in given.values():
         execution.unawaited.pop(each.place.step_id, None)
+    if recorded is not None and recorded.status is StepStatus.ERROR:
+        raise execution.raised(execution.failure_of(failed_record(execution, place)))
     if recorded is not None and recorded.status is StepStatus.SUCCESS:
         key = decode(recorded.output or "null")
         winner = given.get(key)
@@ -57,8 +59,14 @@ async def first(execution: Execution, place: Place, given: Mapping[int | str, Wa
         if isinstance(looked, Wait):
             waits.append(looked)
             continue
-        await execution.record(StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=encode(key)))
-        return First(key, looked.given(execution))
+        record = StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=encode(key))
+        if looked.error is not None:
+            # The failure of the race, too: if it leaves the handler, both are run again.
+            error = await execution.fail(record, looked.error)
+            execution.failed_together([looked.error, error])
+            raise execution.raised(error)
+        await execution.record(record)
+        return First(key, looked.value)
     await execution.resting.wait(*(replace(wait, is_any=True) for wait in waits))
 
 

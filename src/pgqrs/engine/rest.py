@@ -15,9 +15,10 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Collection, Iterator
+from contextlib import AsyncExitStack
 from enum import Enum
-from types import CoroutineType, MethodType
-from typing import Any
+from types import AsyncGeneratorType, CodeType, CoroutineType, MethodType
+from typing import Any, TypeAlias
 
 from pgqrs.engine.branches import Branch
 
@@ -25,6 +26,9 @@ _GatheringFuture: Any = getattr(asyncio.tasks, "_GatheringFuture", ())
 # Modules of asyncio in which a task waits for other tasks, and functions of another one that do.
 _BETWEEN_TASKS = frozenset({asyncio.taskgroups.__file__, asyncio.locks.__file__, asyncio.queues.__file__})
 _WAITS_FOR_TASKS = frozenset({"_wait", "wait", "wait_for", "_wait_for_one"})
+# Objects between a coroutine and the one, or the generator, that it awaits.
+_WRAPPERS = frozenset({"async_generator_asend", "async_generator_athrow", "coroutine_wrapper"})
+_Suspended: TypeAlias = "CoroutineType[Any, Any, Any] | AsyncGeneratorType[Any, Any]"
 
 
 class Pending(Enum):
@@ -58,15 +62,25 @@ def has_deadline(task: asyncio.Future[Any] | None) -> bool:
     return isinstance(task, asyncio.Task) and any(map(_holds_a_deadline, _coroutines(task)))
 
 
-def _holds_a_deadline(coroutine: CoroutineType[Any, Any, Any]) -> bool:
+def _holds_a_deadline(coroutine: _Suspended) -> bool:
+    code = _code(coroutine)
+    # Python 3.11's wait_for, and asyncio.wait, have a timer of their own.
+    has_timer = code.co_filename == asyncio.tasks.__file__ and code.co_name in _WAITS_FOR_TASKS
     for found in gc.get_referents(coroutine):
         held = found.__self__ if isinstance(found, MethodType) else found
-        if isinstance(held, asyncio.Timeout) and held.when() is not None:
+        if isinstance(held, AsyncExitStack):
+            held = next((each for each in _entered(held) if isinstance(each, asyncio.Timeout)), held)
+        if isinstance(held, asyncio.Timeout) and held.when() is not None and "[active]" in repr(held):
             return True
-        # Python 3.11's wait_for has a timer of its own.
-        if isinstance(held, asyncio.TimerHandle) and coroutine.cr_code is asyncio.wait_for.__code__:
+        if has_timer and isinstance(held, asyncio.TimerHandle):
             return True
     return False
+
+
+def _entered(stack: AsyncExitStack[Any]) -> Iterator[object]:
+    """What a stack will leave again."""
+    for _, leave in getattr(stack, "_exit_callbacks", ()):
+        yield getattr(leave, "__self__", leave)
 
 
 def awaited_by(task: asyncio.Task[Any]) -> asyncio.Future[Any] | None:
@@ -77,19 +91,30 @@ def awaited_by(task: asyncio.Task[Any]) -> asyncio.Future[Any] | None:
 
 def _is_between_tasks(task: asyncio.Task[Any]) -> bool:
     """True when the innermost coroutine is one of asyncio's that waits for another task."""
-    code = None
-    for coroutine in _coroutines(task):
-        code = coroutine.cr_code
-    if code is None:
+    codes = [_code(each) for each in _coroutines(task)]
+    if not codes:
         return False
+    code = codes[-1]
     return code.co_filename in _BETWEEN_TASKS or (
         code.co_filename == asyncio.tasks.__file__ and code.co_name in _WAITS_FOR_TASKS
     )
 
 
-def _coroutines(task: asyncio.Task[Any]) -> Iterator[CoroutineType[Any, Any, Any]]:
-    """From the task's own to the innermost."""
-    coroutine: Any = task.get_coro()
-    while isinstance(coroutine, CoroutineType):
-        yield coroutine
-        coroutine = coroutine.cr_await
+def _coroutines(task: asyncio.Task[Any]) -> Iterator[_Suspended]:
+    """From the task's own to the innermost; async generators among them."""
+    found: Any = task.get_coro()
+    while found is not None:
+        if isinstance(found, CoroutineType):
+            yield found
+            found = found.cr_await
+        elif isinstance(found, AsyncGeneratorType):
+            yield found
+            found = found.ag_await
+        else:
+            # What `async for` and `async with` await of a generator names it among what it refers to.
+            inner = [each for each in gc.get_referents(found) if isinstance(each, AsyncGeneratorType | CoroutineType)]
+            found = inner[0] if inner and type(found).__name__ in _WRAPPERS else None
+
+
+def _code(suspended: _Suspended) -> CodeType:
+    return suspended.cr_code if isinstance(suspended, CoroutineType) else suspended.ag_code

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pgqrs.db.writes import ANY_OF, StepRecord, Yielding
@@ -15,9 +17,13 @@ from pgqrs.types import RunStatus
 if TYPE_CHECKING:
     from pgqrs.engine.execution import Execution, Wait
 
+log = logging.getLogger("pgqrs.run")
+
 # A task of the handler that has not used the context yet may be about to: it gets this long before the run is put to
 # rest without it. Longer waits belong into steps.
 _GRACE_SECONDS = 1.0
+# One that has used it, and the handler itself, get this long.
+_OUTSIDE_SECONDS = 10.0
 # How soon a handler that waits for something outside of the context is looked at again: at first, and at most.
 _SOON_SECONDS, _LATER_SECONDS = 0.01, 0.5
 # Turns of the event loop in which no branch moved: the end of a task is told in the next, and cancels in another.
@@ -101,27 +107,35 @@ class Resting:
         tasks = {branch.task for branch in execution.live}
         states = {branch: pending(branch, tasks) for branch in execution.live}
         if Pending.READY in states.values():
+            self._grace_from = None
             self._look_again(0.0)
             return
         outside = [branch for branch, state in states.items() if state is Pending.OUTSIDE]
         if not outside:
             self._rest()
-        elif any(branch.engaged or branch is execution.root for branch in outside):
-            self._grace_from = None
-            self._look_again(self._delay)
-            self._delay = min(self._delay * 2, _LATER_SECONDS)
-        else:
-            self._rest_after_grace()
+            return
+        uses_context = any(branch.engaged or branch is execution.root for branch in outside)
+        # A thread that works ends its work some time, and cannot be cut short.
+        is_thread = any(branch.task is None for branch in outside)
+        self._rest_after(math.inf if is_thread else _OUTSIDE_SECONDS if uses_context else _GRACE_SECONDS)
 
-    def _rest_after_grace(self) -> None:
+    def _rest_after(self, seconds: float) -> None:
+        """Nothing but tasks that wait for something else than the context keeps the run."""
         now = asyncio.get_running_loop().time()
         if self._grace_from is None:
             self._grace_from = now
-        left = self._grace_from + _GRACE_SECONDS - now
-        if left <= 0:
-            self._rest()
-        else:
-            self._look_again(min(left, _LATER_SECONDS))
+        if now < self._grace_from + seconds:
+            self._look_again(self._delay)
+            self._delay = min(self._delay * 2, _LATER_SECONDS)
+            return
+        if seconds > _GRACE_SECONDS:
+            log.warning(
+                "run %d: its handler waits for something outside of steps for longer than %g s while the rest of it "
+                "waits; it is put to rest, and does that again later: put it into a step",
+                self._execution.claim.run_id,
+                seconds,
+            )
+        self._rest()
 
     def _look_again(self, seconds: float) -> None:
         if self._next_look is not None:
@@ -140,12 +154,14 @@ class Resting:
         """Raises the signal where the handler waits: an async one in its own task, a plain one in all its threads."""
         execution = self._execution
         if execution.task is not None and execution.handler.is_async:
-            self._unwind(execution.task, signal)
+            told = self._unwind(execution.task, signal)
+            # At once, and not when the handler is gone: its `finally` may wait for one of them.
+            execution.cancel_branches(told)
             return
         for future in self._blocked:
             _raise_in(future, signal)
 
-    def _unwind(self, task: asyncio.Task[Any], signal: EngineSignal) -> None:
+    def _unwind(self, task: asyncio.Task[Any], signal: EngineSignal) -> set[asyncio.Task[Any]]:
         """In what this very task waits for, not in the tasks of a `gather` or a TaskGroup that it waits for.
 
         There it would be a value of `gather(return_exceptions=True)`, or a part of an exception group.
@@ -153,9 +169,10 @@ class Resting:
         mine = [future for future, branch in self._blocked.items() if branch.task is task]
         future = mine[0] if mine else awaited_by(task)
         if isinstance(future, asyncio.Task):
-            self._unwind(future, signal)
-        elif future is not None:
+            return {task} | self._unwind(future, signal)
+        if future is not None:
             _raise_in(future, signal)
+        return {task}
 
     def _refuses_deadlines(self) -> bool:
         """`asyncio.timeout` counts on this process's clock, in this pass: around a wait it would be forgotten."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from pgqrs.db.history import Emission
 from pgqrs.db.writes import StepRecord
 from pgqrs.engine.branches import Branch, BranchTask, Place, StepCall, current_body, current_branch, outside
-from pgqrs.engine.execution import Execution, Wait
+from pgqrs.engine.execution import Execution, Wait, interrupted
 from pgqrs.engine.observing import Tracer
 from pgqrs.engine.outcome import asked_delay
 from pgqrs.engine.recorded_errors import message_of
@@ -82,7 +82,8 @@ async def step(
     if execution.is_alone:
         # In the handler's own task: no other branch can give up and end it half way.
         try:
-            answer = await attempt
+            with execution.uninterrupted(place):
+                answer = await attempt
         finally:
             execution.finish()
     else:
@@ -155,6 +156,9 @@ async def _attempt(execution: Execution, call: StepCall, attempts: int, branch: 
         await execution.record(record, emitted)
         return done[1]
     error, is_unknown = done
+    if execution.halted is not None or execution.handing_back:
+        # The body was cancelled, and this is what it made of it.
+        raise asyncio.CancelledError
     if isinstance(error, PauseError):
         record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, attempts=attempts)
         return Wait(message_of(error) or place.step_id, record)
@@ -168,12 +172,16 @@ async def _begun_before(execution: Execution, place: Place, attempts: int) -> Ou
     """Notes that the body begins; or finds that it began before, which is all that is known of it."""
     recorded = execution.claim.steps.get(place.step_id)
     if recorded is not None and recorded.status is StepStatus.RUNNING:
-        return OutcomeUnknown(
-            f"step {place.step_id!r} began in an earlier attempt, and whether it did its work is unknown; its policy "
-            "says retry_unknown=False, so it does not run again: find out, then restart the run or catch this error"
-        )
+        return _unknown(place, "began in an earlier attempt")
     await execution.record(StepRecord(place.step_id, place.ordinal, StepStatus.RUNNING, attempts=attempts))
     return None
+
+
+def _unknown(place: Place, why: str) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"step {place.step_id!r} {why}, and whether it did its work is unknown; its policy says retry_unknown=False, "
+        "so it does not run again: find out, then restart the run or catch this error"
+    )
 
 
 async def _body(execution: Execution, call: StepCall, attempts: int, emitted: list[Emission]) -> _Done | _Failed:
@@ -186,7 +194,7 @@ async def _body(execution: Execution, call: StepCall, attempts: int, emitted: li
             body: Awaitable[Any] = call.function(*call.args, **call.kwargs)
             result = await body if call.timeout is None else await _within(call.timeout, body)
         else:
-            result = await _in_thread(execution.claim.run_id, call)
+            result = await _in_thread(execution, call)
         text = encode(result, max_bytes=execution.config.max_payload_bytes)
         return _Done(text, decode(text, shape.returns))
     except (EngineSignal, KeyboardInterrupt):
@@ -196,9 +204,12 @@ async def _body(execution: Execution, call: StepCall, attempts: int, emitted: li
             raise
         task = asyncio.current_task()
         # Cancelled by the handler, which has one branch here; or raised by the body itself.
-        return _Failed(_interrupted(call.place) if task is not None and task.cancelling() else error)
+        return _Failed(interrupted(call.place) if task is not None and task.cancelling() else error)
     except _TimeUp as error:
-        return _Failed(TimeoutError().with_traceback(error.__traceback__), is_unknown=True)
+        failed: Exception = TimeoutError(f"the step took longer than its timeout of {call.timeout:g} s")
+        if call.retry is not None and not call.retry.retry_unknown:
+            failed = _unknown(call.place, f"did not end within its timeout of {call.timeout:g} s")
+        return _Failed(failed.with_traceback(error.__traceback__), is_unknown=True)
     except BaseException as error:  # noqa: BLE001 - a step may raise anything
         return _Failed(error)
     finally:
@@ -217,7 +228,9 @@ async def _failed(
         asked = asked_delay(error)
         until = execution.now() + timedelta(seconds=retry.delay(attempts) if asked is None else asked)
         record = record._replace(status=StepStatus.PENDING, error=execution.error_text(error))
-        return Wait(f"retry of {record.step_id}", record, until=until, retry=True)
+        # Now, and not when the run rests: the handler may give the wait up, and the attempt was made.
+        await execution.record(record)
+        return Wait(f"retry of {record.step_id}", record._replace(is_again=True), until=until, retry=True)
     again = await execution.fail(record, error, is_final=retry is not None, branch=branch)
     if execution.tracer is not None:
         # Raised here, in the span of the step, which is to tell of it.
@@ -227,13 +240,6 @@ async def _failed(
 
 def _is_worth_it(error: BaseException, retry: RetryPolicy) -> bool:
     return not isinstance(error, PermanentError | SerializationError) and retry.retries(error)
-
-
-def _interrupted(place: Place) -> PermanentError:
-    return PermanentError(
-        f"the workflow interrupted its step {place.step_id!r} (asyncio.timeout around it?), which a replay could not "
-        "repeat; use ctx.step(..., timeout=...)"
-    )
 
 
 class _TimeUp(TimeoutError):
@@ -251,11 +257,16 @@ async def _within(seconds: float, body: Awaitable[Any]) -> Any:
         raise
 
 
-async def _in_thread(run_id: int, call: StepCall) -> Any:
-    key = run_id, call.place.step_id
+async def _in_thread(execution: Execution, call: StepCall) -> Any:
+    key = execution.claim.run_id, call.place.step_id
     if (earlier := _overdue.get(key)) is not None:
-        await asyncio.wait([asyncio.wrap_future(earlier)])
-    thread = start_thread(caught, call.function, call.args, call.kwargs)
+        ended = asyncio.wait([asyncio.wrap_future(earlier)])
+        await (ended if call.timeout is None else _within(call.timeout, ended))
+    try:
+        thread = start_thread(caught, call.function, call.args, call.kwargs)
+    except RuntimeError:
+        # The interpreter ends, and starts no thread any more: the run continues elsewhere, or next time.
+        raise execution.lose() from None
     try:
         waited = asyncio.wrap_future(thread)
         # Shielded: the thread goes on, whatever becomes of the one that waits for it.

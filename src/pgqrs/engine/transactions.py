@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -12,6 +13,7 @@ from pgqrs.db.writes import StepRecord
 from pgqrs.engine.branches import Place, current_body
 from pgqrs.engine.execution import Execution
 from pgqrs.engine.registry import return_type
+from pgqrs.engine.signals import EngineSignal
 from pgqrs.engine.steps import replayed
 from pgqrs.names import checked_event_type
 from pgqrs.serialization import decode, encode
@@ -36,7 +38,7 @@ async def transaction(
             with execution.watched(place):
                 output = await _transact(execution, pending, _encoded(execution, pending, seen(place.step_id, work)))
         except WorkFailed as error:
-            failed = error.error
+            failed: BaseException = error.error.error if isinstance(error.error, _Odd) else error.error
         else:
             return decode(output, return_type(work))
         again = await execution.fail(pending, failed)
@@ -55,6 +57,23 @@ async def _transact(execution: Execution, pending: StepRecord, work: claims.Work
     return output
 
 
+class _Odd(Exception):
+    """What the user's function raised is no Exception; the store call takes this one for it."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(type(error).__name__)
+        self.error = error
+
+
+def _is_being_cancelled() -> bool:
+    """False in the writer's thread, where there is no task."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return False
+    return task is not None and task.cancelling() > 0
+
+
 def _encoded(execution: Execution, step: StepRecord, work: Work) -> claims.Work:
     """The work, giving what is to be recorded of it; what cannot be stored, or read back, fails it."""
     limit = execution.config.max_payload_bytes
@@ -64,6 +83,12 @@ def _encoded(execution: Execution, step: StepRecord, work: Work) -> claims.Work:
         token = current_body.set((Place(step.step_id, step.ordinal), step.attempts, emitted))
         try:
             result = await work(transaction)
+        except (EngineSignal, KeyboardInterrupt):
+            raise
+        except (asyncio.CancelledError, SystemExit) as error:
+            if execution.is_unwinding or _is_being_cancelled():
+                raise
+            raise _Odd(error) from error
         finally:
             current_body.reset(token)
         output = encode(result, max_bytes=limit)

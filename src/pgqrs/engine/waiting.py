@@ -40,10 +40,20 @@ class Waiter(Coroutine[Any, Any, Any]):
     ) -> None:
         self.execution = execution
         self.place = place
-        # The answer, or what to wait for.
-        self.look = look
+        self._look = look
+        self._answer: Answer | None = None
         self._inner: Coroutine[Any, Any, Any] | None = None
-        execution.unawaited[place.step_id] = None
+        self.is_begun = False
+        execution.unawaited[place.step_id] = self
+
+    async def look(self) -> Answer | Wait:
+        """The answer, or what to wait for. An answer that was given is given again: it takes no second signal."""
+        if self._answer is not None:
+            return self._answer
+        looked = await self._look()
+        if isinstance(looked, Answer):
+            self._answer = looked
+        return looked
 
     async def _wait(self) -> Any:
         answer = await self.look()
@@ -52,6 +62,7 @@ class Waiter(Coroutine[Any, Any, Any]):
         return answer.given(self.execution)
 
     def _begun(self) -> Coroutine[Any, Any, Any]:
+        self.is_begun = True
         if self._inner is None:
             self._inner = self._wait()
         return self._inner
@@ -66,6 +77,7 @@ class Waiter(Coroutine[Any, Any, Any]):
         return self._begun().throw(*error)
 
     def close(self) -> None:
+        self.is_begun = True
         if self._inner is not None:
             self._inner.close()
 
@@ -130,10 +142,15 @@ def replay(execution: Execution, place: Place, as_type: Any) -> Answer:
     recorded = execution.claim.steps[place.step_id]
     if recorded.status is StepStatus.SUCCESS:
         return Answer(read(execution, place, recorded.output, as_type))
-    record = StepRecord(
+    return Answer(error=execution.failure_of(failed_record(execution, place)))
+
+
+def failed_record(execution: Execution, place: Place) -> StepRecord:
+    """A recorded failure."""
+    recorded = execution.claim.steps[place.step_id]
+    return StepRecord(
         place.step_id, place.ordinal, StepStatus.ERROR, error=recorded.error, attempts=recorded.attempts
     )
-    return Answer(error=execution.failure_of(record))
 
 
 async def _signal(execution: Execution, place: Place, name: str) -> str | None:

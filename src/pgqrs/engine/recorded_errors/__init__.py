@@ -23,7 +23,7 @@ from pgqrs.engine.recorded_errors.texts import message_of, name_of, storable
 from pgqrs.engine.recorded_errors.writing import Writer
 from pgqrs.errors import StepFailed
 
-__all__ = ["Program", "message_of", "raised_again", "record_of", "storable"]
+__all__ = ["Program", "message_of", "raised_again", "record_of", "storable", "traceback_of"]
 
 # Enough to find the line; a traceback of a deep recursion is not kept whole.
 _MOST_TRACEBACK = 8_000
@@ -31,7 +31,7 @@ _MOST_TRACEBACK = 8_000
 
 def record_of(error: BaseException, *, program: Program) -> str:
     """Return an error as JSON text. Never raises; values beyond about 64 KB are left out."""
-    trace = _traceback(error)
+    trace = traceback_of(error)
     try:
         record = Writer(program).record(error)
         record.traceback = trace
@@ -51,7 +51,8 @@ def raised_again(text: str, *, program: Program, step_id: str) -> BaseException:
         return StepFailed(step_id, kind="Exception", message=f"(its record cannot be read: {type(broken).__name__})")
 
 
-def _traceback(error: BaseException) -> str:
+def traceback_of(error: BaseException) -> str:
+    """Return the traceback as storable text, its end if it is long. Never raises."""
     try:
         return storable("".join(traceback.format_exception(error)))[-_MOST_TRACEBACK:]
     except Exception as broken:  # noqa: BLE001 - it calls code of the user's
