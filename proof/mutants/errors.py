@@ -71,7 +71,7 @@ MUTANTS = (
     Mutant(
         "halt-tells-nobody",
         "a part that cannot be recorded ends the whole pass, however the rest of the handler waits",
-        (Edit("engine/execution.py", "self._loop.call_soon(self._tell_handler)", "pass"),),
+        (Edit("engine/execution.py", "self._loop.call_soon(self._tell_handler, current_branch.get())", "pass"),),
         (f"{_ENDING}::test_a_part_whose_step_cannot_be_recorded_ends_the_whole_pass",),
     ),
     Mutant(
@@ -108,8 +108,8 @@ MUTANTS = (
         (
             Edit(
                 "engine/execution.py",
-                "        if self.unawaited:\n            names",
-                "        if self.unawaited and not self.claim:\n            names",
+                "        if forgotten:\n            names",
+                "        if forgotten and not self.claim:\n            names",
             ),
         ),
         (f"{_MISUSED}::test_a_step_that_is_not_awaited_ends_the_run_in_error",),
