@@ -12,6 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -201,7 +202,7 @@ class _Execution:
         self._fate.on_cancel = self._cancel
         self._victim: pgqrs.Worker | None = None
         self._stalled: asyncio.Task[None] | None = None
-        self._outside = asyncio.get_running_loop()
+        self._outside = copy_context()
         self._sent: set[tuple[str, str]] = set()
         self._restarted = False
         self._run_id = 0
@@ -333,7 +334,8 @@ class _Execution:
                 await self._noun.cancel(self._run_id, self._store, reason="from outside")
                 self._result.cancelled = True
 
-        self._cancelling = asyncio.get_running_loop().create_task(cancel(), context=own_context(Fate()))
+        # In a context of our own: in the handler's it would be one of its branches.
+        self._cancelling = asyncio.get_running_loop().create_task(cancel(), context=self._outside)
         # Who is cancelled by it may be the very task that waits here.
         await asyncio.shield(self._cancelling)
 
