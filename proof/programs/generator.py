@@ -17,6 +17,7 @@ from proof.programs.grammar import (
     ErrorHas,
     ErrorIs,
     Fails,
+    First,
     Gather,
     Gives,
     Group,
@@ -198,8 +199,7 @@ class _Generator:
 
     def _gather(self, depth: int) -> Statement:
         how = "ctx" if self._plain else self._rng.choice(["asyncio", "ctx"])
-        # What `ctx.gather` takes is not the same in all versions.
-        lenient = how == "asyncio" and self._rng.random() < 0.5
+        lenient = self._rng.random() < 0.5
         return Gather(self._name("g"), self._branches(depth), how, return_exceptions=lenient)
 
     def _group(self, depth: int) -> Statement:
@@ -226,6 +226,7 @@ class _Generator:
             (0.7, lambda: Ask(self._name("q"), rng.choice(["now", "uuid", "random"]))),
             (1.6, self._sleep),
             (1.3, self._wait),
+            (0.6, self._first),
         ]
         if not self._in_child:
             makers += [(1.6, self._child), (0.6, self._map)]
@@ -269,11 +270,19 @@ class _Generator:
         if self._rng.random() < 0.15:
             waiting = Program((self._step(), Wait(self._name("w"), "never")))
             return Child(self._name("c"), waiting, cancelled=True)
+        if not self._plain and self._rng.random() < 0.3:
+            return Child(self._name("c"), self._small(plain=False), "call")
         return Child(self._name("c"), self._small())
+
+    def _first(self) -> Statement:
+        contenders = self._rng.randint(1, 3)
+        how = self._rng.choice(["sleep", "signal"])
+        return First(self._name("r"), self._rng.randrange(contenders), how, contenders)
 
     def _map(self) -> Statement:
         programs = tuple(self._small(plain=False) for _ in range(self._rng.randint(1, 3)))
-        return Map(self._name("m"), programs, self._rng.choice([None, 1, 2]))
+        lenient = self._rng.random() < 0.4
+        return Map(self._name("m"), programs, self._rng.choice([None, 1, 2]), return_exceptions=lenient)
 
     def _small(self, *, plain: bool | None = None) -> Program:
         """A child: one or two statements, and no children of its own."""

@@ -152,14 +152,17 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """`ctx.first`: a race whose winner is certain, because the others wait for what never comes."""
+    """`ctx.first`: a race whose winner is certain, because the others wait for signals that never come."""
 
     name: str
-    # The place of the winner among the contenders.
+    # The place of the winner among the contenders, and what it is: a timer or a signal.
     winner: int = 0
-    # What the winner is: a timer, a signal or a child.
     how: str = "sleep"
     contenders: int = 2
+
+    @property
+    def value(self) -> Any:
+        return None if self.how == "sleep" else "won"
 
 
 Doing = Step | Transact | Emit | Progress | Ask | Sleep | Wait | Child | Map | First

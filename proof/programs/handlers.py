@@ -7,6 +7,7 @@ and each pass over a handler into a log of its own.
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import itertools
 import time
@@ -15,6 +16,7 @@ from contextvars import copy_context
 from typing import Any
 
 import pgqrs
+from pgqrs.engine.context import current_context
 from proof.programs.faults import Dead, Fate, current_fate
 from proof.programs.grammar import (
     Ask,
@@ -110,7 +112,14 @@ def handle_plain(ctx: Any, given: str) -> Any:
     return drive(_walked(ctx, CASES[ident], label))
 
 
-HANDLERS = {ASYNC: handle, PLAIN: handle_plain}
+@pgqrs.workflow(name="programs.nested")
+async def nested(given: str) -> Any:
+    """A workflow that other workflows call as a function: its run is a child of theirs."""
+    return await handle(current_context.get(), given)
+
+
+NESTED = nested.name
+HANDLERS = {ASYNC: handle, PLAIN: handle_plain, NESTED: nested}
 
 
 def program_handler(case: Case) -> Any:
@@ -190,6 +199,8 @@ class _Verbs:
 
     async def _child(self, node: Child, key: str, _frame: Frame) -> Any:
         given = self._born(key, node.program, cancelled=node.cancelled)
+        if node.how == "call":
+            return await nested(given)
         child = await _done(self._ctx.spawn(workflow_of(node.program), given))
         return await _done(child.result())
 
@@ -199,8 +210,15 @@ class _Verbs:
         # One workflow for all of them, whose handlers are not plain.
         return await _done(self._ctx.map(ASYNC, given, limit=node.limit, **options))
 
-    async def _first(self, _node: First, _key: str, _frame: Frame) -> Any:
-        raise NotImplementedError("ctx.first")
+    async def _first(self, node: First, key: str, _frame: Frame) -> Any:
+        def contender(number: int) -> Any:
+            if number != node.winner:
+                return self._ctx.wait_for(f"never.{signal_name(key)}.{number}")
+            return self._ctx.sleep(60) if node.how == "sleep" else self._ctx.wait_for(signal_name(key))
+
+        calls = [functools.partial(contender, number) for number in range(node.contenders)]
+        winner = await _done(self._ctx.first(*(calls if self._plain else (call() for call in calls))))
+        return [winner.key, winner.value]
 
     def _born(self, key: str, program: Program, *, cancelled: bool = False) -> str:
         """The input of a child, which finds its program in this process."""

@@ -9,6 +9,9 @@ from proof.programs.logs import Observation, Pass
 from proof.programs.memory import Answer, Life, Outcome
 from proof.programs.world import Result, Row
 
+# By branch and key: what the oracle has seen there.
+Known = dict[tuple[str, str], list[Observation]]
+
 
 def divergences(result: Result, answer: Answer) -> list[str]:
     """What is not as it must be, each with the kind of it as its first word; empty when all is well."""
@@ -86,8 +89,9 @@ def _unforeseen(result: Result, answer: Answer) -> list[str]:
                 found.append(f"unforeseen: {_of(label)} was never started in the oracle")
             continue
         lives = [life, *answer.alternatives.get(label, ())]
+        known = _known(lives)
         for number, each in enumerate(passes, 1):
-            if not any(_foreseen(each, one, joined) for way in lives for one, joined in _attempts(way)):
+            if not any(_foreseen(each, one, joined, known) for way in lives for one, joined in _attempts(way)):
                 found.append(f"unforeseen: pass {number} of {_of(label)} {_difference(each, life)}")
     return found
 
@@ -96,14 +100,30 @@ def _attempts(life: Life) -> list[tuple[Pass, set[str]]]:
     return list(zip(life.passes, life.joined, strict=True))
 
 
-def _foreseen(seen: Pass, expected: Pass, joined: set[str]) -> bool:
+def _foreseen(seen: Pass, expected: Pass, joined: set[str], known: Known) -> bool:
     for path, observed in seen.seen.items():
-        right = expected.seen.get(path, [])
-        if len(observed) > len(right) and path in joined:
-            return False
-        if not all(one.agrees(other) for one, other in zip(observed, right, strict=False)):
+        if path in joined:
+            right = expected.seen.get(path, [])
+            if len(observed) > len(right) or not all(map(Observation.agrees, observed, right)):
+                return False
+        elif not all(_may_be(observation, known.get((path, observation.key))) for observation in observed):
             return False
     return True
+
+
+def _may_be(observation: Observation, known: list[Observation] | None) -> bool:
+    """A branch that nobody waits for may be ended anywhere: what it sees is one of the things it can see there."""
+    return known is None or any(observation.agrees(each) for each in known)
+
+
+def _known(lives: list[Life]) -> Known:
+    found: Known = {}
+    for life in lives:
+        for one in life.passes:
+            for path, observed in one.seen.items():
+                for observation in observed:
+                    found.setdefault((path, observation.key), []).append(observation)
+    return found
 
 
 def _difference(seen: Pass, life: Life) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from pgqrs.testing import Kit, assert_deterministic, crash_everywhere, replay
 from proof.programs.generator import generate
-from proof.programs.grammar import Child, Flip, Map, Program, Step, Wait, parts
+from proof.programs.grammar import Child, Flip, Map, Program, Step, parts
 from proof.programs.handlers import ASYNC, HANDLERS, Case, program_handler, signal_name
 from proof.programs.world import waits_of
 
@@ -28,7 +28,7 @@ def suitable(seed: int) -> Iterator[Program]:
     """
     for number in itertools.count():
         program, answer = generate(seed, number)
-        waits = [part for part in parts(program) if isinstance(part, Wait)]
+        waits = waits_of(program)
         children = any(isinstance(part, Child | Map) for part in parts(program))
         at_once = answer.outcome.status == "SUCCESS" and len(answer.lives[""].passes) == 1
         if at_once and not children and all(wait.sent != "late" for wait in waits):

@@ -135,7 +135,7 @@ class Memory:
             self.healed = True
             outcome = await run.live_again()
         if self.races:
-            raise Racy("several children of a map fail")
+            raise Racy("two statements have the same step id")
         required = frozenset(run.known)
         return Answer(
             outcome,
@@ -177,6 +177,8 @@ class _Run:
         self.failed: list[_Failed] = []
         # Errors of branches of which one was raised in the place of all of them.
         self.beside: list[list[BaseException]] = []
+        # By id: the key of the step that has it.
+        self.ids: dict[str, str] = {}
         self.children: dict[str, _Run] = {}
         self.known: set[str] = set()
         self.task: asyncio.Task[Outcome] | None = None
@@ -279,11 +281,21 @@ class _Verbs:
 
     async def do(self, node: Doing, key: str, frame: Frame) -> Any:
         recorded = self._run.records.get(key)
+        self._identify(node, key, frame)
         if recorded is not None:
             if recorded.error is None:
                 return recorded.value
             raise self._failed(key, recorded.error())
         return await getattr(self, f"_{type(node).__name__.lower()}")(node, key, frame)
+
+    def _identify(self, node: Doing, key: str, frame: Frame) -> None:
+        """A step's id is its name and its number in the branch: after a failure was healed another may have it."""
+        if not isinstance(node, Step | Transact):
+            return
+        count = frame.counts[node.called] = frame.counts.get(node.called, 0) + 1
+        step_id = f"{node.called}#{count}@{frame.path}"
+        if self._run.ids.setdefault(step_id, key) != key:
+            self._oracle.races = True
 
     async def _emit(self, _node: Emit, key: str, frame: Frame) -> None:
         await self._oracle.pass_time()
@@ -299,8 +311,9 @@ class _Verbs:
         await asyncio.sleep(node.seconds)
         await self._oracle.pass_time()
 
-    async def _first(self, node: First, _key: str, _frame: Frame) -> Any:
-        return node.winner
+    async def _first(self, node: First, key: str, _frame: Frame) -> list[Any]:
+        await self._oracle.pass_time()
+        return self._recorded(key, [node.winner, node.value])  # type: ignore[no-any-return]
 
     # -- bodies ------------------------------------------------------------------------------------------
 
@@ -391,6 +404,7 @@ class _Verbs:
         raise self._failed(key, self._recorded_error(key, lambda: by_engine(ours.ExecutionFailed(0, ""), key)))
 
     async def _map(self, node: Map, key: str, frame: Frame) -> list[Any]:
+        # All of them come to their end; then the first error is raised, by their order.
         frames = [Frame(known=set(frame.known)) for _ in node.programs]
         results = await asyncio.gather(
             *(
@@ -399,12 +413,11 @@ class _Verbs:
             ),
             return_exceptions=True,
         )
+        frame.joined(*frames)
         wrong = [each for each in results if isinstance(each, Exception)]
         if wrong and not node.return_exceptions:
-            if len(wrong) > 1:
-                self._oracle.races = True
+            self._run.beside.append(list(wrong))
             raise wrong[0]
-        frame.joined(*frames)
         return results
 
 

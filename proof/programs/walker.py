@@ -56,6 +56,8 @@ class Frame:
     known: set[str] = field(default_factory=set)
     tasks: dict[str, tuple[asyncio.Task[Any], Frame]] = field(default_factory=dict)
     forks: int = 0
+    # How often each name was asked for here. Only the oracle asks.
+    counts: dict[str, int] = field(default_factory=dict)
 
     def key(self, name: str) -> str:
         return name + "".join(f"[{i}]" for i in self.loop)

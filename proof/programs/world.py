@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -25,7 +26,7 @@ from pgqrs.db.tables import messages
 from pgqrs.engine import worker as engine_worker
 from pgqrs.types import ENDED, RunStatus
 from proof.programs.faults import Fate, Fault, jump, own_time, strike, track_tasks, within
-from proof.programs.grammar import Child, Map, Program, Wait, parts
+from proof.programs.grammar import Child, First, Map, Program, Wait, parts
 from proof.programs.handlers import HANDLERS, TABLE, Case, own_context, workflow_of
 from proof.programs.memory import CHILD_ATTEMPTS
 
@@ -42,7 +43,8 @@ _EMPTIED = (
 _RUNS = Query(
     "proof_runs",
     "select r.run_id, r.parent_run_id, r.status, {text r.input}, {text r.output}, r.last_error, r.waiting_for, "
-    "r.attempt, {text r.headers} from pgqrs_workflow_runs as r order by r.run_id",
+    "r.attempt, {text r.headers}, w.name from pgqrs_workflow_runs as r "
+    "join pgqrs_workflows as w on w.workflow_id = r.workflow_id order by r.run_id",
 )
 _STEPS = Query(
     "proof_steps", "select s.run_id, s.step_id, s.status, s.attempts from pgqrs_workflow_steps as s order by 1, 2"
@@ -61,6 +63,7 @@ class Row(NamedTuple):
     waiting_for: str
     attempt: int
     progress: int
+    workflow: str = ""
 
 
 @dataclass(slots=True)
@@ -163,7 +166,7 @@ class World:
         for row in await self._fetch(_RUNS):
             headers = json.loads(row[8]) if row[8] else {}
             label = _label_of(row[3])
-            found[label] = Row(*row[:3], label, *row[4:6], row[6] or "", row[7], headers.get("done") or 0)
+            found[label] = Row(*row[:3], label, *row[4:6], row[6] or "", row[7], headers.get("done") or 0, row[9])
         return found
 
     async def picture(self) -> list[Any]:
@@ -343,12 +346,11 @@ class _Execution:
         for node in waits_of(self._case.program):
             if node.sent == "before":
                 for name in (node.name, *(f"{node.name}.{i}" for i in range(3))):
-                    await self._signal(self._run_id, "", name, node.value)
+                    await self._signal(self._run_id, workflow_of(self._case.program), "", name, node.value)
 
-    async def _signal(self, run_id: int, label: str, name: str, value: Any) -> None:
+    async def _signal(self, run_id: int, workflow: str, label: str, name: str, value: Any) -> None:
         self._sent.add((label, name))
-        program = self._case.programs[label]
-        await pgqrs.workflow(workflow_of(program)).signal(run_id, self._store, name, value)
+        await pgqrs.workflow(workflow).signal(run_id, self._store, name, value)
 
     async def _play(self, rows: dict[str, Row]) -> bool:
         """Sends what is waited for, and cancels who is to be cancelled; True when there was something to do."""
@@ -357,16 +359,15 @@ class _Execution:
             if row.status != RunStatus.PAUSED:
                 continue
             if label in self._case.doomed:
-                program = self._case.programs[label]
-                await pgqrs.workflow(workflow_of(program)).cancel(row.run_id, self._store)
+                await pgqrs.workflow(row.workflow).cancel(row.run_id, self._store)
                 did = True
                 continue
-            waited = set(row.waiting_for.split(", "))
+            waited = set(re.findall(r"[\w.]+", row.waiting_for))
             for node in waits_of(self._case.programs[label]):
                 for name in waited:
-                    mine = name == node.name or name.startswith(f"{node.name}.")
+                    mine = re.fullmatch(rf"{node.name}(\.\d+)*", name)
                     if mine and node.sent != "never" and (label, name) not in self._sent:
-                        await self._signal(row.run_id, label, name, node.value)
+                        await self._signal(row.run_id, row.workflow, label, name, node.value)
                         did = True
         return did
 
@@ -414,7 +415,7 @@ def _label_of(text: str | None) -> str:
 
 
 def waits_of(program: Program) -> list[Wait]:
-    """Its own, without those of its children."""
+    """What it waits for, without its children; a race that a signal wins is such a wait, too."""
     inner = {
         id(part)
         for node in parts(program)
@@ -422,4 +423,9 @@ def waits_of(program: Program) -> list[Wait]:
         for child in ([node.program] if isinstance(node, Child) else node.programs)
         for part in parts(child)
     }
-    return [node for node in parts(program) if isinstance(node, Wait) and id(node) not in inner]
+    own = [node for node in parts(program) if id(node) not in inner]
+    races = [node for node in own if isinstance(node, First) and node.how == "signal"]
+    return [
+        *(node for node in own if isinstance(node, Wait)),
+        *(Wait(node.name, "late", value=node.value) for node in races),
+    ]
