@@ -8,9 +8,10 @@
     judge.py       do they agree?                        bench.py       one program under its faults
     shrink.py      a failing program made small          printing.py    and shown as a test (single.py runs it)
     crew.py        many programs, side by side           kit.py         the same programs for `pgqrs.testing`
+    breakages.py   the engine broken on purpose: does the layer notice? (hunt.py runs on a broken copy)
 
 COUNT=2000 executes about so many programs x faults on each database; CASE=17 the 17th program of the seed alone, and
-CASE="17 kill@5" that under one fault. MODES=kill,lost leaves out the other faults.
+CASE="17 kill@5" that under one fault; CASE=map-order one breakage. MODES=kill,lost leaves out the other faults.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from proof.order import Order
-from proof.programs import kit, printing, shrink
+from proof.programs import breakages, kit, printing, shrink
 from proof.programs.bench import NONE, Bench, Divergence, Report, expected_under, faults_for
 from proof.programs.crew import Crew
 from proof.programs.faults import Fault
@@ -48,6 +49,8 @@ MOST_FAULTS = 20
 _MOST_SHOWN = 8
 _SHRINK_SECONDS = 40.0
 _TELL_EVERY = 1_000
+# What the issue asks for.
+_LEAST_BREAKAGES = 15
 
 
 @dataclass(slots=True)
@@ -68,6 +71,9 @@ class Tally:
 
 def prove(order: Order) -> Iterator[Row]:
     case = os.environ.get("CASE", "")
+    if breakages.chosen_of(order, case) and case:
+        yield _breakages(order, case)
+        return
     for backend in order.on:
         began = time.monotonic()
         tally = Tally()
@@ -80,6 +86,7 @@ def prove(order: Order) -> Iterator[Row]:
         yield _row(order, backend, tally, seconds, single=bool(case))
     if not case and order.asks_for("sqlite"):
         yield _instruments(order)
+        yield _breakages(order)
 
 
 def _row(order: Order, backend: str, tally: Tally, seconds: float, *, single: bool) -> Row:
@@ -117,6 +124,28 @@ def _instruments(order: Order) -> Row:
         seen=f"{len(programs) - wrong} of {len(programs)} agree; chance caught in {caught}",
         wanted="all agree; caught in all",
         good=not wrong and caught == len(programs),
+        command=f"make proof LAYERS=programs ON=sqlite SEED={order.seed}{' FULL=1' if order.full else ''}",
+        seconds=time.monotonic() - began,
+    )
+
+
+def _breakages(order: Order, case: str = "") -> Row:
+    """The layer tested: it must notice every engine that is broken on purpose."""
+    began = time.monotonic()
+    chosen = breakages.chosen_of(order, case)
+    killed = 0
+    for verdict in breakages.verdicts(order, chosen):
+        killed += verdict.killed
+        if not verdict.killed or case or order.full:
+            print(f"    {verdict.mutant.name}: {verdict.by}; {verdict.executed} executed", flush=True)
+    total = len(breakages.BREAKAGES)
+    return Row(
+        number=11,
+        what="broken engines noticed by programs" + ("" if order.full else f", some of {total}"),
+        on="sqlite",
+        seen=f"{killed} of {len(chosen)}",
+        wanted="all" + (f", at least {_LEAST_BREAKAGES}" if order.full and not case else ""),
+        good=killed == len(chosen) and (len(chosen) >= _LEAST_BREAKAGES or not order.full or bool(case)),
         command=f"make proof LAYERS=programs ON=sqlite SEED={order.seed}{' FULL=1' if order.full else ''}",
         seconds=time.monotonic() - began,
     )

@@ -38,7 +38,7 @@ _BEAT_SECONDS = 0.1
 _TURNS = 200
 _EMPTIED = (
     *("pgqrs_messages", "pgqrs_workflow_steps", "pgqrs_workflow_events", "pgqrs_signals", "pgqrs_outbox_events"),
-    *("pgqrs_run_attributes", "pgqrs_workflow_runs"),
+    "pgqrs_run_attributes",
 )
 _RUNS = Query(
     "proof_runs",
@@ -140,7 +140,10 @@ class World:
         return await self.store.database.perform(lambda unit: unit.fetch(query), kind=Kind.READ, idempotent=True)
 
     async def empty(self) -> None:
-        await self._run(*(f"delete from {self._schema}{table}" for table in (*_EMPTIED, TABLE)))
+        statements = [f"delete from {self._schema}{table}" for table in (*_EMPTIED, TABLE)]
+        # Children first: Turso looks at each row when it goes.
+        children = f"delete from {self._schema}pgqrs_workflow_runs where parent_run_id is not null"
+        await self._run(*statements, children, f"delete from {self._schema}pgqrs_workflow_runs")
 
     async def _hire(self, name: str) -> pgqrs.Worker:
         return await pgqrs.worker(name, concurrency=4).workflows(HANDLERS).create(self.store)

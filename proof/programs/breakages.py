@@ -1,0 +1,284 @@
+"""The engine broken on purpose, one promise of handlers at a time: the layer must notice each by its random programs.
+
+A breakage is a mutant (`proof/mutants/mutant.py`), but nobody tells it which test is to kill it. It is killed when a
+program diverges on the broken engine that does not diverge on the engine as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from proof import ROOT
+from proof.mutants.mutant import Edit, Mutant, NoLongerApplies, copy_of
+from proof.order import Order
+
+# How many executions a breakage has to survive; most last for less than fifty.
+MOST_EXECUTIONS = 2_500
+_HUNT_SECONDS = 600
+_AT_A_TIME = 2
+_BRIEFLY = 3
+
+
+def _broken(name: str, breaks: str, file: str, before: str, after: str) -> Mutant:
+    return Mutant(name, breaks, (Edit(file, before, after),), ())
+
+
+BREAKAGES: tuple[Mutant, ...] = (
+    _broken(
+        "error-class",
+        "a handler catches the class that the step raised",
+        "engine/recorded_errors/__init__.py",
+        "return Reader(program, step_id).read(as_record(text))",
+        'return StepFailed(step_id, kind="Exception", message=as_record(text).message)',
+    ),
+    _broken(
+        "error-attributes",
+        "an error keeps its attributes",
+        "engine/recorded_errors/reading.py",
+        '            _set_attributes(error, attributes | unstored["attributes"])\n',
+        "",
+    ),
+    _broken(
+        "error-arguments",
+        "an error keeps its arguments",
+        "engine/recorded_errors/reading.py",
+        "set_args(error, self._args(record, held))",
+        "set_args(error, (record.message,))",
+    ),
+    _broken(
+        "error-cause",
+        "an error keeps its cause",
+        "engine/recorded_errors/reading.py",
+        "cause=self._nested(record.cause)",
+        "cause=None",
+    ),
+    _broken(
+        "checkpoint-error-to-handler",
+        "an outage while a step is recorded never reaches the handler",
+        "engine/execution.py",
+        "            await self.insisted(error, lambda: self._committer.write(write._replace(again=True)))\n\n"
+        "    async def settle",
+        "            raise\n\n    async def settle",
+    ),
+    _broken(
+        "signal-is-an-exception",
+        "no `except Exception` of a handler stops the engine's signals",
+        "engine/signals.py",
+        "class EngineSignal(BaseException):",
+        "class EngineSignal(Exception):",
+    ),
+    _broken(
+        "os-error-is-the-engines",
+        "whatever a step raises is recorded as its own error",
+        "engine/steps.py",
+        "    except (EngineSignal, KeyboardInterrupt):\n        raise\n    except asyncio.CancelledError as error:",
+        "    except (EngineSignal, KeyboardInterrupt, OSError):\n        raise\n"
+        "    except asyncio.CancelledError as error:",
+    ),
+    _broken(
+        "map-order",
+        "the results of a map stand in the order of its items",
+        "engine/mapping.py",
+        "return [answers[number].given(execution) for number in range(len(items))]",
+        "return [answers[number].given(execution) for number in reversed(range(len(items)))]",
+    ),
+    _broken(
+        "restart-forgets-what-was-caught",
+        "a restart reopens the steps whose error left the handler, and no others",
+        "db/healing.py",
+        "return frozenset(each for each in named if isinstance(each, str)) if isinstance(named, list) else None",
+        "return None if isinstance(named, list) else None",
+    ),
+    _broken(
+        "retry-forgets-what-was-caught",
+        "an error that the handler caught stays caught in the run's next attempt",
+        "engine/failures.py",
+        "        if id(step) in found or id(step.beside) in calls or "
+        "(_is_unseen(step) and _parent(step) in parents)\n",
+        "",
+    ),
+    _broken(
+        "retry-reopens-nothing",
+        "a step whose error left the handler runs again in the run's next attempt",
+        "engine/executor.py",
+        "again = reopened(made_it_fail) if isinstance(end, Yielding) else ()",
+        "again = ()",
+    ),
+    Mutant(
+        "policy-times-attempts",
+        "a step with a policy runs as often as that says in the life of the run",
+        (
+            Edit(
+                "engine/executor.py",
+                "is_final = once or any(step.is_final for step in made_it_fail)",
+                "is_final = once",
+            ),
+            Edit(
+                "engine/failures.py",
+                "        for step in steps\n        if not step.is_final\n",
+                "        for step in steps\n",
+            ),
+        ),
+        (),
+    ),
+    _broken(
+        "attempts-of-a-step",
+        "a step remembers how often it was tried",
+        "engine/steps.py",
+        "attempts = (recorded.attempts if recorded else 0) + 1",
+        "attempts = 1",
+    ),
+    _broken(
+        "rest-while-a-branch-is-ready",
+        "a step beside a sleeping task runs before the run is put to rest",
+        "engine/resting.py",
+        "        if Pending.READY in states.values():\n            self._look_again(0.0)\n            return\n",
+        "",
+    ),
+    _broken(
+        "transaction-error-unrecorded",
+        "an error of a transaction is recorded",
+        "engine/transactions.py",
+        "        again = await execution.fail(pending, failed)\n",
+        "        again = failed\n",
+    ),
+    _broken(
+        "transaction-twice",
+        "a transaction whose reply was lost is not carried out again",
+        "db/claims.py",
+        "    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n"
+        '        return found.output or "null"\n'
+        "    output, emissions",
+        "    output, emissions",
+    ),
+    _broken(
+        "children-twice",
+        "children whose start was not confirmed are not started again",
+        "db/claims.py",
+        "    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n"
+        '        return [int(run_id) for run_id in (found.output or "[]").strip("[]").split(",") if run_id]\n',
+        "",
+    ),
+    _broken(
+        "timeout-unrecorded",
+        "a wait that timed out stays so in every pass",
+        "engine/waiting.py",
+        'return Answer(error=await execution.fail(record, WaitTimeout(f"no signal {name!r} came in time")))',
+        'return Answer(error=WaitTimeout(f"no signal {name!r} came in time at {execution.now()}"))',
+    ),
+    _broken(
+        "cancelled-child-failed",
+        "the parent of a cancelled child gets RunCancelled",
+        "engine/children.py",
+        "return (RunCancelled if status == RunStatus.CANCELLED else ExecutionFailed)(run_id, details)",
+        "return ExecutionFailed(run_id, details)",
+    ),
+    _broken(
+        "sleep-begins-again",
+        "a sleep ends at the time that was fixed when it was first asked for",
+        "engine/waiting.py",
+        "        until = decode(recorded.output, datetime) if recorded and recorded.output else "
+        "execution.now() + length\n",
+        "        until = execution.now() + length\n",
+    ),
+    _broken(
+        "events-of-steps-lost",
+        "what a step emits is published when the step is recorded",
+        "engine/steps.py",
+        "await execution.record(record, emitted)",
+        "await execution.record(record)",
+    ),
+    _broken(
+        "events-again",
+        "an event is published once, however often its handler is replayed",
+        "engine/context.py",
+        "        recorded = execution.recorded(place)\n"
+        "        if recorded is not None and recorded.status is StepStatus.SUCCESS:\n"
+        "            return\n"
+        "        await execution.leave_behind()\n",
+        "        execution.recorded(place)\n",
+    ),
+    _broken(
+        "steps-unfenced",
+        "a worker that lost its lease records nothing",
+        "db/settling.sql",
+        "where m.message_id = given.message_id\n"
+        "  and m.lease_token = given.token\n"
+        "  and m.leased_by is not null\n"
+        "{include _first_wins};",
+        "where m.message_id = given.message_id\n{include _first_wins};",
+    ),
+)
+
+
+class Verdict(NamedTuple):
+    mutant: Mutant
+    killed: bool
+    # The program and the fault that killed it, and what was wrong; or why it lives.
+    by: str
+    executed: int = 0
+
+
+def verdicts(order: Order, chosen: tuple[Mutant, ...]) -> Iterator[Verdict]:
+    def hunted(mutant: Mutant) -> Verdict:
+        folder = order.folder / mutant.name
+        try:
+            return _hunted(order, mutant, folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        yield from pool.map(hunted, chosen)
+
+
+def chosen_of(order: Order, case: str = "") -> tuple[Mutant, ...]:
+    if case:
+        return tuple(each for each in BREAKAGES if each.name in case.split(","))
+    return BREAKAGES if order.full else tuple(random.Random(order.seed).sample(BREAKAGES, _BRIEFLY))
+
+
+def _hunted(order: Order, mutant: Mutant, folder: Path) -> Verdict:
+    try:
+        copy = copy_of(mutant, folder)
+    except NoLongerApplies as error:
+        return Verdict(mutant, killed=False, by=f"no longer applies: {error}")
+    executed = 0
+    for found in _hunt(copy, order.seed, [str(MOST_EXECUTIONS)]):
+        executed = found["executed"]
+        if found["case"] and _is_killed(copy, order.seed, found["case"]):
+            return Verdict(mutant, killed=True, by=f"{found['case']}: {found['said'][:160]}", executed=executed)
+    return Verdict(mutant, killed=False, by=f"SURVIVED {executed} executions", executed=executed)
+
+
+def _is_killed(copy: Path, seed: int, case: str) -> bool:
+    """It happens again with it, and does not without it: then it is its doing."""
+    return any(_hunt(copy, seed, ["check", case])) and not any(_hunt(ROOT / "src", seed, ["check", case]))
+
+
+def _hunt(library: Path, seed: int, given: list[str]) -> Iterator[dict[str, Any]]:
+    """What diverges on that library, as it is found; at its end, with an empty case, how much was executed."""
+    command = [sys.executable, "-m", "proof.programs.hunt", str(seed), *given]
+    path = os.pathsep.join([str(library), str(ROOT), str(ROOT / "tests")])
+    with subprocess.Popen(
+        ["timeout", str(_HUNT_SECONDS), *command],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                yield json.loads(line)
+        finally:
+            process.kill()

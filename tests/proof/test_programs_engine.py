@@ -1,0 +1,72 @@
+"""A few programs on the engine, under a few faults; `make proof LAYERS=programs` runs thousands.
+
+In a process of their own: they have an event loop, a clock and a log of their own.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from proof import ROOT
+from proof.mutants.mutant import found
+from proof.programs.breakages import BREAKAGES
+from proof.programs.grammar import Fails, Program, Step
+from proof.programs.single import check
+
+SEED = 2026
+# How many programs, and how many faults of each: some seconds.
+AMOUNT = {"sqlite": (12, 8), "postgres": (5, 5), "turso": (4, 4)}
+
+PROGRAM = """
+import sys
+from proof.programs.bench import Bench
+from proof.programs.single import config_for
+
+backend, dsn, seed, programs, faults = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
+bench = Bench(config_for(backend, dsn))
+reports = [bench.run(seed, number, faults) for number in range(programs)]
+for report in reports:
+    for each in report.diverged:
+        print(each.number, each.fault, *each.said[:3], each.program, sep=chr(10))
+print(sum(report.executed for report in reports), "executed")
+bench.close()
+"""
+
+
+def test_programs_do_on_the_engine_what_they_do_in_the_oracle(backend):
+    given = [backend, os.environ.get("PGQRS_TEST_POSTGRES_DSN", ""), str(SEED), *map(str, AMOUNT[backend])]
+
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *given],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 1, done.stdout
+    assert int(done.stdout.split()[0]) >= AMOUNT[backend][0]
+
+
+def environment():
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT), str(ROOT / "tests")])}
+
+
+def test_a_printed_test_runs_one_program_under_one_fault():
+    check(Program((Step("a", Fails("os", times=1), retry=2), Step("b"))), "kill@5")
+
+
+def test_a_printed_test_fails_when_the_engine_and_the_oracle_disagree(monkeypatch):
+    monkeypatch.setattr("pgqrs.engine.steps.decode", lambda *_given: "something else")
+
+    with pytest.raises(AssertionError, match="outcome"):
+        check(Program((Step("a"),)))
+
+
+@pytest.mark.parametrize("breakage", BREAKAGES, ids=lambda each: each.name)
+def test_a_breakage_still_finds_the_text_that_it_breaks(breakage):
+    assert list(found(breakage))
