@@ -30,9 +30,9 @@ class Form(StrEnum):
     NAMES = "names"
     # The same, of a workflow with one parameter: people are shown the value alone.
     VALUE = "value"
-    # Most likely arguments by name: a person typed them, and nobody knew the parameters.
+    # Most likely arguments by name: a person typed them, and the parameters were not known.
     TYPED = "typed"
-    # One value, or what somebody else wrote: bound when a worker reads it.
+    # One value, or a text that another program wrote: bound when a worker reads it.
     PLAIN = "plain"
 
 

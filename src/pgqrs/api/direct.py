@@ -237,7 +237,7 @@ async def _execute_new(
 
 
 async def _execute_run(store: Store, context: RunContext, handler: Handler, *, given: str | None) -> Any:
-    """A run of `admin.create_workflow`: this process takes it, whoever holds it."""
+    """A run of `admin.create_workflow`: this process takes it from any other holder."""
     db, config, run_id = await store.ready(), store.config, context.run_id
     begun = await calls.join(db, run_id, workflow=context.workflow, info=_call_info())
     call = DirectCall(db, config, worker_id=begun.worker_id, handler_of=_handler_of)

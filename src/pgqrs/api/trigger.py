@@ -81,7 +81,7 @@ class Trigger:
         self._require_worker = require_worker
         self._wait = False
         self._timeout: float | None = None
-        # From here on, a trigger that nobody executes is a mistake.
+        # From here on, a trigger that is not executed is a mistake.
         self._is_pending = True
 
     def wait(self) -> Trigger:

@@ -97,7 +97,7 @@ class Blame:
     # Children whose failure ended the run, and those of them that no longer exist.
     guilty: frozenset[int] = frozenset()
     gone: frozenset[int] = frozenset()
-    # Children that the run has asked for and has no answer from; and those whose answer is on record.
+    # Children that the run has asked for and has no answer from; and those whose answer is recorded.
     awaited: frozenset[int] = frozenset()
     answered: frozenset[int] = frozenset()
 

@@ -45,7 +45,7 @@ log = logging.getLogger("pgqrs.run")
 _MOST_CHILDREN = 10
 # A call whose heartbeat is older than so many leases holds none any more.
 _SILENT_LEASES = 3
-# A run that is due and yet was not leased is in somebody's open transaction: do not spin.
+# A run that is due and yet was not leased is in another open transaction: do not spin.
 _SHORTEST_WAIT_SECONDS = 0.05
 # How long a call that ends waits for a database that does not answer.
 _FAREWELL_SECONDS = 5.0

@@ -162,7 +162,7 @@ class Place(NamedTuple):
         return f"{self.name} in {self.file}:{self.line}"
 
 
-# Decorated workflows by name. Weak: a function that nobody can call any more is in nobody's way.
+# Decorated workflows by name. Weak: a function that cannot be called any more is in no one's way.
 _declared: dict[str, weakref.ref[Any]] = {}
 
 

@@ -269,7 +269,7 @@ async def _in_thread(execution: Execution, call: StepCall) -> Any:
         raise execution.lose() from None
     try:
         waited = asyncio.wrap_future(thread)
-        # Shielded: the thread goes on, whatever becomes of the one that waits for it.
+        # Shielded: the thread continues, whatever becomes of the task that waits for it.
         shielded = asyncio.shield(waited)
         result, error = await (shielded if call.timeout is None else _within(call.timeout, shielded))
     except _TimeUp:

@@ -18,8 +18,8 @@ _IDLE_SECONDS = 300.0
 class ConnectionPool:
     """Up to `size` connections; the one that was used last is used next, so that those that are too many grow old.
 
-    First come, first served: a connection that is given back goes to whoever has waited longest. Those who come later
-    wait behind, so there are idle ones only while nobody waits.
+    First come, first served: a connection that is given back goes to the caller that has waited longest. Those who come later
+    wait behind, so there are idle ones only while no caller waits.
     """
 
     def __init__(self, connect: Callable[[], Awaitable[Any]], *, size: int) -> None:
@@ -61,7 +61,7 @@ class ConnectionPool:
                 return await turn
         except BaseException:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
-                # It was this one's turn: somebody else's, then.
+                # It was this one's turn: another's, then.
                 self._pass_on(turn.result())
             elif turn in self._waiting:
                 self._waiting.remove(turn)
