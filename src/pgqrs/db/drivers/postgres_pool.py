@@ -18,7 +18,7 @@ _IDLE_SECONDS = 300.0
 class ConnectionPool:
     """Up to `size` connections; the one that was used last is used next, so that those that are too many grow old.
 
-    First come, first served: a connection that is given back goes to the caller that has waited longest. Those who come later
+    First come, first served: a connection that is given back goes to the caller that has waited longest. Later ones
     wait behind, so there are idle ones only while no caller waits.
     """
 

@@ -171,7 +171,7 @@ class SQLiteFile:
 
     @staticmethod
     def is_trouble(error: BaseException) -> bool:
-        """Whether it tells of the file or the machine: an error of the engine's, although the user wrote the statement."""
+        """Whether it tells of the file or the machine: the engine's error, though the user wrote the statement."""
         return getattr(error, "sqlite_errorcode", 0) & 0xFF in TROUBLE
 
     @staticmethod
