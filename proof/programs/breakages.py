@@ -141,8 +141,8 @@ BREAKAGES: tuple[Mutant, ...] = (
         "rest-while-a-branch-is-ready",
         "a step beside a sleeping task runs before the run is put to rest",
         "engine/resting.py",
-        "        if Pending.READY in states.values():\n            self._look_again(0.0)\n            return\n",
-        "",
+        "        if Pending.READY in states.values():\n",
+        "        if not states:\n",
     ),
     _broken(
         "transaction-error-unrecorded",

@@ -30,6 +30,8 @@ def _add_way(answer: Answer, other: Answer) -> None:
         raise Racy(f"{answer.outcome} or {other.outcome}")
     answer.required &= other.required
     _merge(answer, other)
+    for found in (answer.emitted, answer.rows):
+        found.update({key: key in answer.required for key in found})
     for label, life in other.lives.items():
         answer.alternatives.setdefault(label, []).append(life)
 

@@ -219,6 +219,15 @@ def test_a_body_whose_first_result_is_lost_may_change_what_comes_of_a_program():
         oracle.ask_under_faults(program(sensitive))
 
 
+def test_what_a_lost_result_makes_needless_need_not_be_there():
+    caught = Try((Step("a", ONCE),), (Catch((), (Transact("x"),)),))
+
+    answer = oracle.ask_under_faults(program(caught, Step("b", Fails("permanent"))))
+
+    assert answer.rows == {":x": False}
+    assert ":x" not in answer.required
+
+
 def test_a_rerun_by_hand_of_what_is_handled_leaves_the_handler():
     answer = oracle.ask(program(Try((Step("a", ONCE),), (Catch((), (Reraise(),)),)), attempts=2))
 
