@@ -2,9 +2,9 @@
 
     grammar.py     a handler as data                     generator.py   random ones
     errors.py      errors that programs raise            walker.py      executes one, whatever its verbs do
-    oracle.py      what must come of a program: memory.py executes it without the engine, on a loop of virtual.py
+    oracle.py      what must come of a program (answers.py): memory.py executes it in memory, on a loop of virtual.py
     handlers.py    its verbs on the engine               logs.py        effects, and what each pass observed
-    faults.py      what strikes, and where               world.py       one execution on a database
+    faults.py      what strikes, and where               world.py       one database; execution.py one execution on it
     judge.py       do they agree?                        bench.py       one program under its faults
     shrink.py      a failing program made small          printing.py    and shown as a test (single.py runs it)
     crew.py        many programs, side by side           kit.py         the same programs for `pgqrs.testing`
@@ -25,12 +25,12 @@ from dataclasses import dataclass, field
 
 from proof.order import Order
 from proof.programs import breakages, kit, printing, shrink
+from proof.programs.answers import Racy
 from proof.programs.bench import NONE, Bench, Divergence, Report, expected_under, faults_for
 from proof.programs.crew import Crew
 from proof.programs.faults import Fault
 from proof.programs.generator import generate
 from proof.programs.grammar import Program
-from proof.programs.memory import Racy
 from proof.programs.oracle import ask
 from proof.programs.printing import compact
 from proof.programs.single import config_for

@@ -14,12 +14,13 @@ from typing import Any
 
 import pgqrs
 from proof.programs import oracle
+from proof.programs.answers import Answer, Racy
 from proof.programs.faults import OUTAGES, PHASES, Fault, within
 from proof.programs.generator import generate
 from proof.programs.grammar import Program
 from proof.programs.judge import divergences
-from proof.programs.memory import Answer, Racy
-from proof.programs.world import Result, World
+from proof.programs.results import Result
+from proof.programs.world import World
 
 NONE = Fault("none")
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 
 from proof.programs import oracle
+from proof.programs.answers import Answer, Racy
 from proof.programs.errors import KINDS, PERMANENT
 from proof.programs.grammar import (
     Ask,
@@ -43,7 +44,6 @@ from proof.programs.grammar import (
     Wait,
     size,
 )
-from proof.programs.memory import Answer, Racy
 from proof.programs.virtual import Stuck
 
 _VALUES = (0, 1, 2, "a", None, [1, {"k": 2.5}], True)

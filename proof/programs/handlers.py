@@ -143,6 +143,8 @@ def workflow_of(program: Program) -> str:
 
 async def _walked(ctx: Any, case: Case, label: str) -> Any:
     log = case.begun(label)
+    # A plain handler's context has the other one inside.
+    log.token = getattr(ctx, "_context", ctx)._execution.claim.lease.lease_token
     program = case.programs[label]
     try:
         result = await Walk(program, _Verbs(ctx, case, label, program), log, label).run()

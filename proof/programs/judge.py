@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 
+from proof.programs.answers import Answer, Life, Outcome
 from proof.programs.logs import Observation, Pass
-from proof.programs.memory import Answer, Life, Outcome
-from proof.programs.world import Result, Row
+from proof.programs.results import Result, Row
 
 # By branch and key: what the oracle has seen there.
 Known = dict[tuple[str, str], list[Observation]]
@@ -54,7 +54,7 @@ def _unequal_passes(result: Result) -> list[str]:
     found = []
     for label, passes in result.case.passes.items():
         known: dict[tuple[str, str], Observation] = {}
-        for number, each in enumerate(passes, 1):
+        for number, each in enumerate(sorted(passes, key=lambda one: one.token), 1):
             for path, seen in each.seen.items():
                 for observation in seen:
                     before = known.get((path, observation.key))

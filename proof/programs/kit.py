@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pgqrs.testing import Kit, assert_deterministic, crash_everywhere, replay
+from proof.programs.execution import waits_of
 from proof.programs.generator import generate
 from proof.programs.grammar import Child, Flip, Map, Program, Step, parts
 from proof.programs.handlers import ASYNC, HANDLERS, Case, program_handler, signal_name
-from proof.programs.world import waits_of
 
 
 def suitable(seed: int) -> Iterator[Program]:

@@ -48,6 +48,8 @@ class Pass:
     seen: dict[str, list[Observation]] = field(default_factory=dict)
     # "" while it has not come to its end: it waits, was cut off, or is under way.
     end: str = ""
+    # Of the lease under which it ran: a worker that stood still may begin a pass late, with what it read before.
+    token: int = 0
 
     def add(self, path: str, observation: Observation) -> None:
         self.seen.setdefault(path, []).append(observation)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from proof.programs.answers import Answer, Racy
 from proof.programs.grammar import Fails, Program, parts
-from proof.programs.memory import Answer, Memory, Racy
+from proof.programs.memory import Memory
 
 SCHEDULES = 9
 

@@ -56,6 +56,8 @@ class Frame:
     known: set[str] = field(default_factory=set)
     tasks: dict[str, tuple[asyncio.Task[Any], Frame]] = field(default_factory=dict)
     forks: int = 0
+    # True when something that no `except Exception` sees goes through: the engine's signal, a cancellation.
+    is_unwinding: bool = False
     # How often each name was asked for here. Only the oracle asks.
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -65,7 +67,7 @@ class Frame:
     def fork(self) -> Frame:
         self.forks += 1
         path = f"{self.path}.{self.forks}" if self.path else str(self.forks)
-        return Frame(path, self.loop, error=self.error, known=set(self.known))
+        return Frame(path, self.loop, error=self.error, known=set(self.known), is_unwinding=self.is_unwinding)
 
     def joined(self, *others: Frame) -> None:
         for other in others:
@@ -145,6 +147,9 @@ class Walk:
         except Exception as error:
             self._log.add(frame.path, Observation(key, error=errors.seen(error)))
             raise
+        if frame.is_unwinding and _holds_signals(value):
+            # In a `finally` on the way out a lenient gather gives whatever its branches were ended with.
+            return
         value = _plain(value)
         self._log.add(frame.path, Observation(key, value))
         frame.last = type(value).__name__ if hidden else value
@@ -174,6 +179,11 @@ class Walk:
             if done is not None:
                 return done
             return await self._block(node.otherwise, frame)
+        except Exception:
+            raise
+        except BaseException:
+            frame.is_unwinding = True
+            raise
         finally:
             # As in Python: it runs on every way out, and an error of its own takes the place of the other.
             await self._block(node.final, frame)
@@ -193,6 +203,11 @@ class Walk:
                 done = await self._block(node.body, frame)
             except* _classes((node.catch,)) as group:
                 await self._handle(node.catch, group, frame)
+        except Exception:
+            raise
+        except BaseException:
+            frame.is_unwinding = True
+            raise
         finally:
             await self._block(node.final, frame)
         return done
@@ -296,6 +311,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     return value
+
+
+def _holds_signals(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_holds_signals, value))
+    return isinstance(value, BaseException) and not isinstance(value, Exception)
 
 
 def _short(value: Any) -> str:

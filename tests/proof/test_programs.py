@@ -8,6 +8,7 @@ import dataclasses
 import pytest
 
 from proof.programs import grammar, judge, oracle, shrink
+from proof.programs.answers import Racy
 from proof.programs.bench import Divergence, faults_for
 from proof.programs.errors import KINDS, make, seen
 from proof.programs.faults import Fault
@@ -40,9 +41,8 @@ from proof.programs.grammar import (
 )
 from proof.programs.handlers import Case
 from proof.programs.logs import Effect, Observation, Pass
-from proof.programs.memory import Racy
 from proof.programs.printing import as_test, compact, handler
-from proof.programs.world import Result, Row
+from proof.programs.results import Result, Row
 
 ALWAYS = Fails("declined", 2)
 ONCE = Fails("declined", 2, times=1, value="second")

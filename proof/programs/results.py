@@ -1,0 +1,44 @@
+"""What came of one execution of a program, as the database and the case have it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from proof.programs.faults import Fault
+from proof.programs.handlers import Case
+
+
+class Row(NamedTuple):
+    """One run, as the database has it."""
+
+    run_id: int
+    parent_run_id: int | None
+    status: str
+    label: str
+    output: str | None
+    last_error: str | None
+    waiting_for: str
+    attempt: int
+    progress: int
+    workflow: str = ""
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of one execution."""
+
+    case: Case
+    fault: Fault
+    rows: dict[str, Row] = field(default_factory=dict)
+    # What is wrong whatever the program is.
+    wrong: list[str] = field(default_factory=list)
+    emitted: Counter[str] = field(default_factory=Counter)
+    written: Counter[str] = field(default_factory=Counter)
+    steps: list[Any] = field(default_factory=list)
+    # The boundaries that the worker passed, by phase.
+    points: Counter[str] = field(default_factory=Counter)
+    struck: bool = False
+    struck_at: str = ""
+    cancelled: bool = False
