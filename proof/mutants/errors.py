@@ -71,7 +71,13 @@ MUTANTS = (
     Mutant(
         "halt-tells-nobody",
         "a part that cannot be recorded ends the whole pass, however the rest of the handler waits",
-        (Edit("engine/execution.py", "self._loop.call_soon(self._tell_handler, current_branch.get())", "pass"),),
+        (
+            Edit(
+                "engine/execution.py",
+                "self._loop.call_soon(self._tell_handler, current_branch.get(), tuple(self._live))",
+                "pass",
+            ),
+        ),
         (f"{_ENDING}::test_a_part_whose_step_cannot_be_recorded_ends_the_whole_pass",),
     ),
     Mutant(

@@ -280,10 +280,10 @@ class Execution:
         if self.halted is None:
             self.halted = error
             # The branch that found out unwinds by itself; the handler may wait for another.
-            self._loop.call_soon(self._tell_handler, current_branch.get())
+            self._loop.call_soon(self._tell_handler, current_branch.get(), tuple(self._live))
         return Halt(self.halted)
 
-    def _tell_handler(self, knows: Branch | None) -> None:
+    def _tell_handler(self, knows: Branch | None, then_live: Sequence[Branch]) -> None:
         if self.is_done or self.task is None or self.halted is None:
             return
         if not self.handler.is_async:
@@ -291,7 +291,8 @@ class Execution:
             return
         if knows is not self.root:
             self.task.cancel()
-        self.cancel_branches()
+        # Not those that a `finally` has begun since: they are part of the way out.
+        self.cancel_branches({branch.task for branch in self._live if branch not in then_live})
 
     def cancel_branches(self, but: Container[object] = ()) -> list[asyncio.Future[Any]]:
         """The handler's tasks, but for its own."""

@@ -210,7 +210,8 @@ class Resting:
                 children=any(wait.child is not None for wait in waits),
                 any_of=any_of,
             ),
-            tuple(wait.step for wait in waits),
+            # A step that is retried later was recorded when it failed.
+            tuple(wait.step for wait in waits if not wait.retry),
         )
 
     def close(self) -> None:

@@ -230,7 +230,7 @@ async def _failed(
         record = record._replace(status=StepStatus.PENDING, error=execution.error_text(error))
         # Now, and not when the run rests: the handler may give the wait up, and the attempt was made.
         await execution.record(record)
-        return Wait(f"retry of {record.step_id}", record._replace(is_again=True), until=until, retry=True)
+        return Wait(f"retry of {record.step_id}", record, until=until, retry=True)
     again = await execution.fail(record, error, is_final=retry is not None, branch=branch)
     if execution.tracer is not None:
         # Raised here, in the span of the step, which is to tell of it.
