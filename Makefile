@@ -7,37 +7,41 @@ UV := $(shell command -v uv 2>/dev/null)
 # The smallest machine we care about has two cores, and for a third of the time tests wait for processes and clocks.
 JOBS ?= 3
 
+# What others wrote is installed first: fixed versions, whose files must have the hashes that we know. Then the package
+# itself, built by what was installed: it downloads nothing more.
 ifdef UV
 MAKE_VENV = $(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
-INSTALL = $(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt
+INSTALL = $(UV) pip install --quiet --python $(BIN)/python
 else
-# Dependency groups need pip 25.1.
-MAKE_VENV = $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt
+MAKE_VENV = $(PYTHON) -m venv $(VENV)
+INSTALL = $(BIN)/python -m pip install --quiet
 endif
+INSTALL_PINNED = $(INSTALL) --require-hashes --requirement
+INSTALL_OURS = $(INSTALL) --no-deps --no-build-isolation --editable .
 
-.PHONY: help setup demo check test fuzz conform docs docs-pages bench bench-peers bench-report proof soak long pgbouncer clean
+.PHONY: help setup demo check test fuzz conform slow-clients audit-parsers requirements docs docs-pages bench bench-peers bench-report proof soak long pgbouncer clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
-$(VENV)/.core: pyproject.toml constraints.txt
+$(VENV)/.core: pyproject.toml requirements/core.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "pgqrs needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..."; exit 1; }
 	@echo "setting up $(VENV)"
 	@$(MAKE_VENV)
-	@$(INSTALL) --editable .
+	@$(INSTALL_PINNED) requirements/core.txt
+	@$(INSTALL_OURS)
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.core
+$(VENV)/.dev: $(VENV)/.core requirements/dev.txt
 	@echo "installing every backend and the development tools"
-	@$(INSTALL) --editable '.[all]' --group dev
+	@$(INSTALL_PINNED) requirements/dev.txt
 	@touch $@
 
 setup: $(VENV)/.dev ## make the virtual environment with every extra and the development tools
 
-$(VENV)/.web: $(VENV)/.core
-	@$(INSTALL) --editable '.[web]'
+$(VENV)/.web: $(VENV)/.core requirements/web.txt
+	@$(INSTALL_PINNED) requirements/web.txt
 	@touch $@
 
 demo: $(VENV)/.web ## see it survive: workflows on a temporary SQLite file, a worker killed, a run that goes on, the dashboard
@@ -53,11 +57,20 @@ test: $(VENV)/.dev ## the whole suite on SQLite, PostgreSQL (started here) and T
 	@command -v chromium >/dev/null || { echo "installing chromium for the dashboard's tests"; apt-get install -y -qq chromium >/dev/null; } || echo "no chromium: the tests in tests/browser are skipped (they fail in CI)"
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
-fuzz: $(VENV)/.dev ## hostile requests to every HTTP route, none of which may get a 500; COUNT=100000 SEED=7 choose
-	@COUNT="$(COUNT)" SEED="$(SEED)" PYTHONPATH=tests $(BIN)/python -m web.fuzz
+fuzz: $(VENV)/.dev ## hostile requests to every HTTP route, or with ROWS=10000 hostile rows in every table; COUNT=100000 SEED=7 ON=postgres choose
+	@COUNT="$(COUNT)" ROWS="$(ROWS)" SEED="$(SEED)" ON="$(ON)" PYTHONPATH=tests $(BIN)/python -m $(if $(ROWS),security.rows,web.fuzz)
 
 conform: $(VENV)/.dev ## schemathesis against `pgqrs serve`: does it do what its OpenAPI document says; EXAMPLES=50 SEED=7 choose
 	@EXAMPLES="$(EXAMPLES)" SEED="$(SEED)" PYTHONPATH=tests $(BIN)/python -m web.conform
+
+slow-clients: $(VENV)/.dev ## slow clients against serve, the health port and the mounted application; COUNT=499 SECONDS=45 choose
+	@COUNT="$(COUNT)" SECONDS="$(SECONDS)" PYTHONPATH=tests $(BIN)/python -m security.slow_clients
+
+audit-parsers: $(VENV)/.dev ## how the time of every parser that sees input grows with its text
+	@PYTHONPATH=tests $(BIN)/python -m security.parsers
+
+requirements: $(VENV)/.dev ## write requirements/*.txt and constraints.txt: versions and hashes; UPGRADE=1 takes the newest
+	@$(BIN)/python -m tools.requirements $(if $(UPGRADE),--upgrade)
 
 docs: $(VENV)/.dev ## the documentation as a site in site/; fails on a dead link, or on anything fetched from elsewhere
 	@$(BIN)/python -m tools.docs --site

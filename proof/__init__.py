@@ -2,6 +2,7 @@
 
     order.py       what a layer is asked for                table.py     the rows that it answers with
     databases.py   fresh databases to break                 report.py    the table as docs/reference/proof.md
+    memory.py      a place for them in memory
 
     crash/     every store call x every mode, pairs of faults, every statement      (L1, L2, L3)
     power/     system calls that fail, power that is cut: SQLite                     (L3)

@@ -280,3 +280,18 @@ def test_the_tests_that_the_documentation_names_are_there():
 
     assert missing == []
     assert len(named) > 40
+
+
+def test_pages_give_the_effects_of_a_step_the_key_of_the_step():
+    """The key of the run is the same in two steps; one page lists it, beside the step's."""
+    listing = DOCS / "guides/workflows.md"
+    naming = [page for page in documents() if "ctx.idempotency_key" in page.read_text(encoding="utf-8")]
+
+    assert [page for page in naming if page.parent.name not in ("reference", "decisions")] == [listing]
+
+
+def test_pages_of_the_tutorial_that_run_pytest_say_how_to_install_it():
+    running = [page for page in (DOCS / "tutorial").glob("*.md") if "$ pytest" in page.read_text(encoding="utf-8")]
+
+    assert [page.name for page in running if "pip install pytest" not in page.read_text(encoding="utf-8")] == []
+    assert len(running) == 2

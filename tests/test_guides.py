@@ -1,5 +1,6 @@
 """What guides say about other software is so: roles of PostgreSQL, Django on it, files in other languages."""
 
+import json
 import os
 import re
 import secrets
@@ -11,9 +12,13 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
+import typer
 import yaml
 
 import pgqrs
+from pgqrs.cli import commands
+from pgqrs.web.application import endpoints
+from rig import http
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -146,3 +151,74 @@ def test_the_kubernetes_guide_gives_a_worker_longer_than_its_grace():
     assert pod["terminationGracePeriodSeconds"] >= 20
     assert pod["containers"][0]["args"][:3] == ["pgqrs", "worker", "run"]
     assert job["spec"]["template"]["spec"]["containers"][0]["args"] == ["pgqrs", "install"]
+
+
+# -- HTTP ----------------------------------------------------------------------------------------------------
+
+HTTP = "guides/http.md"
+NOUNS = ("run", "workflow", "queue", "worker", "schedule", "outbox")
+
+
+def routes():
+    return {f"{each.method} {each.path.removeprefix('/api/v1')}" for each in endpoints(dashboard=False)}
+
+
+def same_words(noun, verb):
+    """The routes that a command has if it is called alike."""
+    things = noun if noun == "outbox" else f"{noun}s"
+    usual = {"list": "GET /{}", "create": "POST /{}", "get": "GET /{}/{{}}", "delete": "DELETE /{}/{{}}"}
+    found = [usual[verb]] if verb in usual else []
+    found += [f"{method} /{{}}{part}/{verb}" for method in ("GET", "POST") for part in ("", "/{{}}")]
+    return {each.format(things) for each in found}
+
+
+def test_the_commands_that_have_no_route_of_the_same_words_are_those_of_the_guide():
+    known = {re.sub(r"\{\w+\}", "{}", each) for each in routes()}
+    tree = typer.main.get_command(commands.tree()).commands
+    other = {f"{noun} {verb}" for noun in NOUNS for verb in tree[noun].commands if not same_words(noun, verb) & known}
+    rows = re.findall(r"^\| (`(?:run|queue|worker|outbox) .*?) \| (.*) \|$", (DOCS / HTTP).read_text(), re.MULTILINE)
+    listed = {
+        name for command, _ in rows if "with a filter" not in command for name in re.findall("`(.+?)`", command)
+    }
+    named = {route for _, told in rows for route in re.findall("`((?:GET|POST) .+?)`", told)}
+
+    assert listed == other
+    assert named <= routes()
+    assert len(rows) == 9
+
+
+def posted():
+    """The requests of the guide that have a body: the path, and that."""
+    blocks = re.findall(r"^```console\n(.*?)^```$", (DOCS / HTTP).read_text(), re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines() if "--json" in line]
+    return [re.search(r"127.0.0.1:7890(/\S+) .*--json '(.*)'", line).groups() for line in lines]
+
+
+@pytest.mark.backends("sqlite")
+async def test_the_requests_of_the_http_guide_do_what_it_says(store):
+    async def invoice(ctx, customer: str):
+        return (await ctx.wait_for("approval"))["approved"]
+
+    await store.create_workflow("billing.invoice")
+    worker = await pgqrs.consumer("w", 0, "billing.invoice").handler(invoice).create(store)
+    trigger, answer, bulk = posted()
+    attributes = {"customer": "c42"}
+    async with http.client(store) as client:
+
+        async def post(request, run_id=0):
+            path, body = request
+            done = await client.post(path.replace("/42/", f"/{run_id}/"), json=json.loads(body))
+            assert done.is_success, done.text
+            return done.json()
+
+        run_id = (await post(trigger))["run_id"]
+        other = await pgqrs.workflow("billing.invoice").trigger("c42", attributes=attributes).execute(store)
+        await worker.run_until_idle()
+        await post(answer, run_id)
+        await worker.run_until_idle()
+        cancelled = await post(bulk)
+    await worker.close()
+
+    found = pgqrs.workflow("billing.invoice")
+    assert (await found.get_run(run_id, store)).output() is True
+    assert (cancelled["done"], (await found.get_run(other, store)).status) == (1, "CANCELLED")

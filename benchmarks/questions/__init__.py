@@ -1,3 +1,3 @@
 """Questions that a measurement has decided: `make bench WHAT=archiving` asks one of them again."""
 
-NAMES = ("archiving", "dashboards", "history", "leases", "pages", "progress", "retention", "wakeups")
+NAMES = ("archiving", "dashboards", "history", "leases", "memory", "pages", "progress", "retention", "wakeups")

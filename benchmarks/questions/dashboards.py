@@ -26,6 +26,8 @@ MESSAGES, RUNS, CONCURRENCY = 200_000, 40_000, 500
 AIM = 0.95
 # What twenty people look at, and for how long the script of a page waits at least between two fetches.
 PAGES = ("/", "/", "/runs", "/queues", "/workflows")
+# Of the server, to its readers.
+TOKEN = "PGQRS_BENCH_TOKEN"
 PAUSE_SECONDS = 0.4
 
 
@@ -98,9 +100,14 @@ async def dashboards(dsn: str, many: int) -> AsyncIterator[asyncio.Future[int]]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "pgqrs", "-d", dsn, "serve", "--port", str(port)]
-    serving = await asyncio.create_subprocess_exec(*command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    serving = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert serving.stdout is not None
+    token = (await serving.stdout.readline()).decode().rpartition("token=")[2].strip()
     readers = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", __name__, str(port), str(many), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        *(sys.executable, "-m", __name__, str(port), str(many)),
+        env={**os.environ, TOKEN: token},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     assert readers.stdout is not None
     try:
@@ -153,7 +160,8 @@ class Reader:
 
     async def _asked(self, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
-        head = f"GET {path} HTTP/1.1\r\nhost: localhost\r\naccept-encoding: gzip\r\nconnection: close\r\n\r\n"
+        lines = ("host: localhost", f"authorization: Bearer {os.environ[TOKEN]}", "accept-encoding: gzip")
+        head = "\r\n".join([f"GET {path} HTTP/1.1", *lines, "connection: close", "", ""])
         writer.write(head.encode())
         return reader, writer
 

@@ -18,7 +18,7 @@ import psycopg
 import pgqrs
 from benchmarks.databases import both
 from benchmarks.filling import past
-from pgqrs.web import app
+from pgqrs.web import Caller, Scope, app
 from pgqrs.web.application import endpoints
 
 ROWS = int(os.environ.get("ROWS", "1_000_000"))
@@ -70,10 +70,14 @@ async def main() -> None:
                 await measure(name, store)
 
 
+async def _reader(_request: Any) -> Caller:
+    return Caller("bench", frozenset({Scope.READ}))
+
+
 async def measure(name: str, store: pgqrs.Store) -> None:
     if not await pgqrs.admin(store).runs(limit=1):
         await fill(store)
-    ask = Asking(app(store))
+    ask = Asking(app(store, authorize=_reader))
     slow = 0
     for path in paths():
         took, status = [], 0

@@ -28,11 +28,13 @@ from pathlib import Path
 from proof.crash import plan
 from proof.crash.case import Bench, Case, Result
 from proof.crash.scenarios import SCENARIOS
+from proof.memory import in_memory
 from proof.order import Order
 from proof.table import Row
 
-# Side by side: the smallest machine we care about has two cores.
-PROCESSES = 2
+# Side by side: the smallest machine we care about has two cores, and for a third of its time a case waits: for
+# threads, connections and retries.
+PROCESSES = 3
 # How many of each in the short form; with all backends they take three minutes on two idle cores.
 SHORT = {"points": 250, "statements": 50, "pairs": 50}
 MOST = int(os.environ.get("MOST") or 0)
@@ -76,8 +78,7 @@ class Tally:
 
 def prove(order: Order) -> Iterator[Row]:
     # In memory where that is possible: a killed process leaves its writes to the kernel, a disk would prove no more.
-    shared = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(prefix="pgqrs-crash-", dir=shared if shared.is_dir() else order.folder))
+    folder = Path(tempfile.mkdtemp(prefix="pgqrs-crash-", dir=in_memory() or order.folder))
     tallies: dict[str, dict[str, Tally]] = {}
     with multiprocessing.get_context("fork").Pool(PROCESSES, _begin, (folder, order.postgres)) as pool:
         try:

@@ -8,14 +8,16 @@
 A walk is 200 operations on empty tables: queues with four consumers, three workflows with three workers, two
 schedules, leases that hold and leases that were lost, a clock that jumps. Each walk starts at the same time, so its
 number and the seed repeat it: `make proof LAYERS=model ON=sqlite SEED=7 CASE=12` carries out that walk alone, and
-compares the state after each operation. CASE=0-12 carries out the walks before it, too. The layer prints the first
-of these commands that shows the failure again on fresh databases.
+compares the state after each operation. CASE=0-12/3 carries out the walks before it, too: several processes take
+turns, so every third of them was on the same database. The layer prints the first of these commands that shows the
+failure again on fresh databases.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +32,8 @@ from proof.order import Order
 from proof.table import Row
 
 WANTED = 100_000
+# Side by side: the smallest machine we care about has two cores, and walks wait for their database.
+PROCESSES = 3
 # The short form: all backends together in 90 s on two loaded cores.
 SHORT_SECONDS = 24.0
 # One operation in so many is followed by a look at the whole state; a divergence is then walked again with a look
@@ -50,6 +54,15 @@ class Tally:
     answers: dict[int, list[str]] = field(default_factory=dict)
     seconds: float = 0.0
 
+    def add(self, other: Tally) -> None:
+        """Count what was walked beside it, too."""
+        self.walks += other.walks
+        self.operations += other.operations
+        self.refused += other.refused
+        self.diverged = sorted([*self.diverged, *other.diverged])
+        self.answers |= other.answers
+        self.seconds = max(self.seconds, other.seconds)
+
 
 def prove(order: Order) -> Iterator[Row]:
     """Yield one row for each backend, and one for each but the first: did it answer as the first did?"""
@@ -58,7 +71,7 @@ def prove(order: Order) -> Iterator[Row]:
     cases = _cases(os.environ.get("CASE", ""))
     tallies: dict[str, Tally] = {}
     for backend in order.on:
-        tally = tallies[backend] = asyncio.run(_on(backend, order, cases))
+        tally = tallies[backend] = _walked(backend, order, cases)
         yield _row(backend, order, tally, cases)
     first, *others = tallies
     for backend in others:
@@ -66,24 +79,43 @@ def prove(order: Order) -> Iterator[Row]:
 
 
 def _cases(text: str) -> range | None:
-    """Return the walks that CASE asks for: one, or all of 0-12."""
+    """Return the walks that CASE asks for: one, or all of 0-12, or every third of 1-13/3."""
     if not text:
         return None
-    first, _, last = text.partition("-")
-    return range(int(first), int(last or first) + 1)
+    walks, _, step = text.partition("/")
+    first, _, last = walks.partition("-")
+    return range(int(first), int(last or first) + 1, int(step or 1))
 
 
-async def _on(backend: str, order: Order, cases: range | None, *, quietly: bool = False) -> Tally:
+def _walked(backend: str, order: Order, cases: range | None) -> Tally:
+    """Walk in several processes, each on a database of its own; walks that are repeated, in this one."""
+    if cases is not None:
+        return asyncio.run(_on(backend, order, cases))
+    with multiprocessing.get_context("fork").Pool(PROCESSES) as pool:
+        tally, *others = pool.starmap(_share, [(backend, order, first) for first in range(PROCESSES)])
+        pool.close()
+        pool.join()
+    for each in others:
+        tally.add(each)
+    return tally
+
+
+def _share(backend: str, order: Order, first: int) -> Tally:
+    return asyncio.run(_on(backend, order, None, first=first))
+
+
+async def _on(backend: str, order: Order, cases: range | None, *, first: int = 0, quietly: bool = False) -> Tally:
+    """Walk the cases; without any, the `first` and each that comes PROCESSES later, until this share is done."""
     world = await World.open(_quick(fresh(order, backend)))
     tally = Tally()
     began = time.monotonic()
     try:
-        for number in count() if cases is None else cases:
+        for number in count(first, PROCESSES) if cases is None else cases:
             # A case that is repeated alone is looked at closely.
             every = 1 if cases is not None and len(cases) == 1 else EVERY
             await _one(world, backend, order, number, tally, every=every, quietly=quietly)
             tally.seconds = time.monotonic() - began
-            enough = tally.operations >= WANTED or (not order.full and tally.seconds > SHORT_SECONDS)
+            enough = tally.operations >= WANTED / PROCESSES or (not order.full and tally.seconds > SHORT_SECONDS)
             if cases is None and enough:
                 break
     finally:
@@ -124,14 +156,15 @@ def _command(on: str, order: Order, cases: range | None) -> str:
 def _told_cases(cases: range | None) -> str:
     if cases is None:
         return ""
-    return f" CASE={cases[0]}" if len(cases) == 1 else f" CASE={cases[0]}-{cases[-1]}"
+    step = "" if cases.step == 1 else f"/{cases.step}"
+    return f" CASE={cases[0]}" if len(cases) == 1 else f" CASE={cases[0]}-{cases[-1]}{step}"
 
 
 def _repeating(order: Order, number: int, on: tuple[str, ...], shows: Callable[[dict[str, Tally]], bool]) -> range:
-    """Return the walks that show a failure of this walk again: it alone, or together with all before it."""
+    """Return the walks that show a failure of this walk again: it alone, or with those before it on its database."""
     alone = range(number, number + 1)
     tallies = {backend: asyncio.run(_on(backend, order, alone, quietly=True)) for backend in on}
-    return alone if shows(tallies) else range(number + 1)
+    return alone if shows(tallies) else range(number % PROCESSES, number + 1, PROCESSES)
 
 
 def _row(backend: str, order: Order, tally: Tally, cases: range | None) -> Row:

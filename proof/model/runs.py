@@ -275,7 +275,7 @@ class Model(QueueModel):
     def _put_away(self, message: Message, visible_after: datetime) -> None:
         """Taken away, not lost: the attempt of whoever held it does not count."""
         self._back(message, visible_after, give_back=1 if message.holder else 0)
-        message.token += 1
+        message.token = self.next_token(message)
 
     def cancel(self, *, run: Name, reason: str | None) -> None:
         """The run and its children, and theirs."""

@@ -287,8 +287,8 @@ class World:
         return {r.lease for r, write in zip(reports, writes, strict=True) if write.fence in held}
 
     async def take_signal(self, *, lease: Name, name: str, step: str) -> tuple[bool, Any]:
-        held, payload = await claims.take_signal(self.db, self._fence(lease), _pending(step), name=name)
-        return held, self.decoded(payload)
+        held, taken = await claims.take_signal(self.db, self._fence(lease), _pending(step), name=name)
+        return held, None if taken is None else self.decoded(taken.payload)
 
     async def spawn(self, *, lease: Name, step: str, workflow: str, inputs: Sequence[Any]) -> list[int] | None:
         found, fence = self.definitions[workflow], self._fence(lease)

@@ -4,6 +4,7 @@ from proof.mutants.mutant import Edit, Mutant
 
 _ORDINARY = "tests/behaviour/test_ordinary_python.py"
 _MISUSED = "tests/behaviour/test_misused_steps.py"
+_COMPENSATING = "tests/behaviour/test_compensating.py"
 _ENDING = "tests/behaviour/test_ending_passes.py"
 _TRANSACTIONS = "tests/behaviour/test_transactions.py"
 _SAME = "tests/behaviour/test_same_in_every_pass.py"
@@ -83,7 +84,7 @@ MUTANTS = (
     Mutant(
         "progress-shown-again",
         "a replay does not show progress again",
-        (Edit("engine/context.py", "        if execution.is_replaying():\n            return\n", ""),),
+        (Edit("engine/progress.py", "        if execution.is_replaying():\n            return\n", ""),),
         (f"{_MISUSED}::test_progress_is_not_shown_again_by_a_replay",),
     ),
     Mutant(
@@ -121,13 +122,31 @@ MUTANTS = (
         (f"{_MISUSED}::test_a_step_that_is_not_awaited_ends_the_run_in_error",),
     ),
     Mutant(
+        "compensated-and-retried",
+        "a run whose handler made up for its error is not retried",
+        (
+            Edit(
+                "engine/executor.py",
+                "is_made_up_for = bool(compensated_by) and not isinstance(error, TransientError)",
+                "is_made_up_for = False",
+            ),
+        ),
+        (f"{_COMPENSATING}::test_what_was_made_up_for_is_not_tried_again",),
+    ),
+    Mutant(
+        "compensated-in-tasks",
+        "what a task does that was begun for an error is done about that error",
+        (Edit("engine/branches.py", "context.run(handled_error.set, error)", "pass"),),
+        (f"{_COMPENSATING}::test_what_was_made_up_for_is_not_tried_again",),
+    ),
+    Mutant(
         "attempts-multiplied",
         "a step that has used up its own attempts is not run again by the run's",
         (
             Edit(
                 "engine/executor.py",
-                "is_final = once or any(step.is_final for step in made_it_fail)",
-                "is_final = once",
+                "is_used_up = any(step.is_final for step in made_it_fail)",
+                "is_used_up = False",
             ),
             Edit("engine/failures.py", "        if not step.is_final\n", ""),
         ),

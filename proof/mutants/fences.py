@@ -275,7 +275,7 @@ MUTANTS = (
         (
             Edit(
                 "db/lifecycle.sql",
-                "    leased_by = null,\n    lease_token = lease_token + 1\nwhere run_id = :run_id;\n\n"
+                "    leased_by = null,\n    lease_token = {next_token lease_token}\nwhere run_id = :run_id;\n\n"
                 "-- name: children_of",
                 "    lease_token = lease_token\nwhere run_id = :run_id;\n\n-- name: children_of",
             ),
@@ -288,7 +288,7 @@ MUTANTS = (
         (
             Edit(
                 "db/lifecycle.sql",
-                "    leased_by = null,\n    lease_token = lease_token + 1\nwhere run_id = :run_id;\n\n"
+                "    leased_by = null,\n    lease_token = {next_token lease_token}\nwhere run_id = :run_id;\n\n"
                 "-- name: mark_restored",
                 "    lease_token = lease_token\nwhere run_id = :run_id;\n\n-- name: mark_restored",
             ),
@@ -301,7 +301,8 @@ MUTANTS = (
         (
             Edit(
                 "db/lifecycle.sql",
-                "    leased_by = null,\n    attempts = 0,\n    lease_token = pgqrs_messages.lease_token + 1;",
+                "    leased_by = null,\n    attempts = 0,\n"
+                "    lease_token = {next_token pgqrs_messages.lease_token};",
                 "    attempts = 0;",
             ),
         ),
@@ -313,8 +314,8 @@ MUTANTS = (
         (
             Edit(
                 _MESSAGES,
-                "set visible_after = {now},\n    leased_by = null,\n    attempts = attempts - 1\n",
-                "set visible_after = {now},\n    attempts = attempts - 1\n",
+                "set visible_after = {now},\n    leased_by = null,\n    attempts = case when attempts > 0",
+                "set visible_after = {now},\n    attempts = case when attempts > 0",
             ),
         ),
         ("tests/behaviour/test_leases.py::test_everything_a_worker_holds_can_be_taken_from_it",),
@@ -337,10 +338,10 @@ MUTANTS = (
         (
             Edit(
                 "db/tables/outbox.sql",
-                "    dead_at = case when attempts + 1 >= :max_attempts then {now} end,\n"
+                "    dead_at = case when attempts >= :max_attempts - 1 then {now} end,\n"
                 "    lease_token = -lease_token\n"
                 "where event_id = :event_id\n  and lease_token = :token\n",
-                "    dead_at = case when attempts + 1 >= :max_attempts then {now} end,\n"
+                "    dead_at = case when attempts >= :max_attempts - 1 then {now} end,\n"
                 "    lease_token = -lease_token\n"
                 "where event_id = :event_id\n",
             ),

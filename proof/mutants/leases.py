@@ -9,6 +9,8 @@ _PROCESSES = "tests/behaviour/test_worker_processes.py"
 _LEASES = "tests/behaviour/test_leases.py"
 _BACKUP = "tests/faults/test_b10.py"
 
+_COUNTED = "    attempts = case when attempts < 0 then 1 else attempts + 1 end,"
+
 MUTANTS = (
     Mutant(
         "attempts-not-counted",
@@ -16,7 +18,7 @@ MUTANTS = (
         (
             Edit(
                 _MESSAGES,
-                "    attempts = attempts + 1,\n    lease_token = {next_token lease_token},",
+                _COUNTED + "\n    lease_token = {next_token lease_token},",
                 "    lease_token = {next_token lease_token},",
             ),
         ),
@@ -25,7 +27,13 @@ MUTANTS = (
     Mutant(
         "attempts-not-counted-postgres",
         "an attempt is counted when the lease is taken",
-        (Edit(_MESSAGES_PG, "    attempts = m.attempts + 1,\n", "    attempts = m.attempts,\n"),),
+        (
+            Edit(
+                _MESSAGES_PG,
+                "    attempts = case when m.attempts < 0 then 1 else m.attempts + 1 end,\n",
+                "    attempts = m.attempts,\n",
+            ),
+        ),
         (f"{_WORKFLOWS}::test_a_run_that_loses_its_worker_every_time_ends_in_error",),
         on="postgres",
     ),
@@ -35,7 +43,7 @@ MUTANTS = (
         (
             Edit(
                 _MESSAGES,
-                "    attempts = attempts + 1,\n    lease_token = {next_token lease_token},",
+                _COUNTED + "\n    lease_token = {next_token lease_token},",
                 "    lease_token = {next_token lease_token},",
             ),
             Edit(
@@ -52,8 +60,8 @@ MUTANTS = (
         (
             Edit(
                 _MESSAGES,
-                "    attempts = attempts + 1,\n    lease_token = {next_token lease_token},",
-                "    attempts = attempts + 1,",
+                _COUNTED + "\n    lease_token = {next_token lease_token},",
+                _COUNTED,
             ),
         ),
         (f"{_LEASES}::test_the_same_consumer_that_takes_its_own_message_again_is_fenced_from_its_first_try",),
@@ -121,8 +129,8 @@ MUTANTS = (
         (
             Edit(
                 "engine/outcome.py",
-                "case _ if attempt >= policy.max_attempts or not (is_ours or policy.retries(error)):",
-                "case _ if not (is_ours or policy.retries(error)):",
+                "case _ if attempt >= policy.max_attempts or not (",
+                "case _ if not (",
             ),
         ),
         (f"{_WORKFLOWS}::test_an_error_is_retried_until_max_attempts_then_the_run_is_in_error",),
@@ -183,7 +191,7 @@ MUTANTS = (
             Edit(
                 "db/lifecycle.sql",
                 "    -- Taken away, not lost: the attempt does not count.\n"
-                "    attempts = case when leased_by is null then attempts else attempts - 1 end,\n",
+                "    attempts = case when leased_by is null or attempts <= 0 then attempts else attempts - 1 end,\n",
                 "",
             ),
         ),

@@ -23,8 +23,8 @@ MUTANTS = (
         (
             Edit(
                 "db/triggering.py",
-                'if workflow_id != new.workflow_id or not same_input(text or "null", inputs[key]):',
-                "if not text and not workflow_id:",
+                "        if not is_same:\n            raise IdempotencyConflict(key, run_id)\n",
+                "        if not is_same and not key:\n            raise IdempotencyConflict(key, run_id)\n",
             ),
         ),
         (f"{_SUBMITTING}::test_the_same_key_with_another_input_is_a_conflict",),
@@ -166,7 +166,7 @@ MUTANTS = (
     Mutant(
         "restart-forgets-its-request",
         "a restart whose reply was lost is done once",
-        (Edit("db/lifecycle.py", 'decode(row[0] or "{}").get("request") == request', "False"),),
+        (Edit("db/lifecycle.py", 'object_in(row[0]).get("request") == request', "False"),),
         (f"{_RESTARTING}::test_a_restart_whose_reply_was_lost_is_done_once",),
     ),
     Mutant(
@@ -190,8 +190,8 @@ MUTANTS = (
             ),
             Edit(
                 "db/healing.py",
-                "await locked(db, wanted) if each.status in _ENDED_BADLY]",
-                "await locked(db, wanted)]",
+                "await locked(db, wanted - plan.keys()) if each.status in _ENDED_BADLY]",
+                "await locked(db, wanted - plan.keys())]",
             ),
         ),
         ("tests/behaviour/test_retrying_children.py::test_a_child_that_has_succeeded_since_is_only_asked_again",),
@@ -362,8 +362,8 @@ MUTANTS = (
         (
             Edit(
                 "db/tables/outbox.sql",
-                "dead_at = case when attempts + 1 >= :max_attempts then {now} end,",
-                "dead_at = case when attempts + 1 >= 1000 * :max_attempts then {now} end,",
+                "dead_at = case when attempts >= :max_attempts - 1 then {now} end,",
+                "dead_at = case when attempts >= 1000 * :max_attempts then {now} end,",
             ),
         ),
         (f"{_OUTBOX}::test_an_event_is_dead_after_its_last_attempt_and_its_run_goes_on",),

@@ -3,6 +3,7 @@
 from proof.mutants.mutant import Edit, Mutant
 
 _WORKFLOWS = "tests/behaviour/test_workflows.py"
+_ORDER = "tests/behaviour/test_order_of_results.py"
 _HISTORY = "tests/behaviour/test_history.py"
 _RECORDS = "tests/behaviour/test_records.py"
 _RUN_LEASES = "tests/faults/test_run_leases.py"
@@ -140,8 +141,8 @@ MUTANTS = (
         (
             Edit(
                 "engine/resting.py",
-                "not (self.suspended or execution.in_flight or execution.halted is not None)",
-                "not (self.suspended or execution.halted is not None)",
+                "not execution.in_flight and not execution.has_arrivals",
+                "not execution.has_arrivals",
             ),
             Edit(
                 "engine/resting.py",
@@ -157,8 +158,8 @@ MUTANTS = (
         (
             Edit(
                 "engine/executor.py",
-                "if error is not None and _is_unwound(error):",
-                "if error is None or _is_unwound(error):",
+                "execution.resting.suspended and error is not None and _is_unwound(error)",
+                "execution.resting.suspended and (error is None or _is_unwound(error))",
             ),
         ),
         (f"{_WORKFLOWS}::test_swallowing_the_suspension_fails_loudly",),
@@ -169,9 +170,8 @@ MUTANTS = (
         (
             Edit(
                 "engine/waiting.py",
-                "    until = decode(recorded.output, datetime) if recorded and recorded.output else execution.now()"
-                " + length\n",
-                "    until = execution.now() + length\n",
+                "        until = _until(execution, place, length) or execution.now()\n",
+                "        until = execution.now() + length\n",
             ),
         ),
         (f"{_WORKFLOWS}::test_a_sleep_ends_at_the_time_that_was_fixed_first",),
@@ -182,8 +182,8 @@ MUTANTS = (
         (
             Edit(
                 "engine/waiting.py",
-                "    until = decode(recorded.output, datetime) if recorded and recorded.output else None\n",
-                "    until = None\n",
+                "        until = _until(execution, place, length)\n        if until is not None",
+                "        until = None if length is None else execution.now() + length\n        if until is not None",
             ),
         ),
         (f"{_WORKFLOWS}::test_a_signal_that_does_not_come_times_out",),
@@ -324,7 +324,8 @@ MUTANTS = (
         (
             Edit(
                 "engine/children.py",
-                "    if recorded is not None and recorded.status is StepStatus.SUCCESS:\n        return _known(",
+                "    if recorded is not None and recorded.status is StepStatus.SUCCESS:\n"
+                "        await execution.turn(place.step_id)\n        return _known(",
                 "    if recorded is not None and recorded.status is StepStatus.PAUSED:\n        return _known(",
             ),
         ),
@@ -336,7 +337,8 @@ MUTANTS = (
         (
             Edit(
                 "engine/context.py",
-                "        if recorded is not None and recorded.status is StepStatus.SUCCESS:\n            return\n",
+                "        if recorded is not None and recorded.status is StepStatus.SUCCESS:\n"
+                "            await execution.turn(place.step_id)\n            return\n",
                 "",
             ),
         ),
@@ -360,5 +362,50 @@ MUTANTS = (
             ),
         ),
         (f"{_RECORDS}::test_a_step_that_failed_for_good_publishes_nothing",),
+    ),
+    Mutant(
+        "results-in-any-order",
+        "a replay gives results to the branches of a handler in the order in which they came",
+        (
+            Edit(
+                "engine/execution.py",
+                "        if not self.has_branches:\n            return\n        numbers",
+                "        if self.has_branches or step_ids:\n            return\n        numbers",
+            ),
+        ),
+        (f"{_ORDER}::test_a_gather_raises_the_error_that_came_first_in_every_pass",),
+    ),
+    Mutant(
+        "results-in-a-rush",
+        "a result is given when the handler has done all that it can with the one before",
+        (Edit("engine/arrivals.py", "_QUIET_TURNS = 4", "_QUIET_TURNS = 0"),),
+        (
+            f"{_ORDER}::test_a_branch_that_a_group_cancels_is_cancelled_in_every_pass",
+            f"{_ORDER}::test_what_one_branch_tells_another_is_told_in_every_pass",
+        ),
+    ),
+    Mutant(
+        "results-overtake",
+        "a result whose record is still being written is not overtaken",
+        (
+            Edit(
+                "engine/arrivals.py",
+                "        return bool(self._numbered) and self._numbered[0] < number\n",
+                "        return False\n",
+            ),
+        ),
+        (f"{_ORDER}::test_a_result_that_is_written_late_is_not_overtaken",),
+    ),
+    Mutant(
+        "cancelled-wait-rests",
+        "a wait that the handler has given up does not put the run to rest",
+        (Edit("engine/rest.py", "    if is_ready(branch):\n", "    if is_ready(branch) and not branch.blocked:\n"),),
+        (f"{_ORDER}::test_a_wait_that_the_handler_gives_up_is_not_waited_for",),
+    ),
+    Mutant(
+        "first-by-argument",
+        "the first of several waits is the one that ended first",
+        (Edit("engine/racing.py", "ended.get(key) or LATEST", "LATEST"),),
+        ("tests/behaviour/test_first_to_end.py::test_the_shorter_of_two_sleeps_wins",),
     ),
 )

@@ -123,7 +123,8 @@ MUTANTS = (
         (
             Edit(
                 "db/claims.py",
-                "    done = StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=output)\n"
+                "    done = StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=output, "
+                "sequence=number)\n"
                 "    await settling.record_steps(db, [Write(fence, (done,))])\n"
                 "    await tell(db, [], emissions)\n",
                 "    await tell(db, [], emissions)\n",
@@ -143,18 +144,18 @@ MUTANTS = (
         (
             Edit(
                 "db/claims.py",
-                "    answered = StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=payload)\n"
+                "    answered = step._replace(status=StepStatus.SUCCESS, output=payload)\n"
                 "    await settling.record_steps(db, [Write(fence, (answered,))])\n"
-                "    return True, payload\n",
-                "    return True, payload\n",
+                "    by = answered_by(actor)\n",
+                "    by = answered_by(actor)\n",
             ),
             Edit(
                 "engine/waiting.py",
-                "        raise execution.lose()\n    return payload\n",
+                "        raise execution.lose()\n    return taken\n",
                 "        raise execution.lose()\n"
-                "    if payload is not None:\n"
-                "        await execution.record(pending._replace(status=StepStatus.SUCCESS, output=payload))\n"
-                "    return payload\n",
+                "    if taken is not None:\n"
+                "        await execution.record(pending._replace(status=StepStatus.SUCCESS, output=taken.payload))\n"
+                "    return taken\n",
             ),
         ),
         (f"{_TOGETHER}::test_a_worker_that_dies_after_it_took_a_signal_has_it_on_record",),
@@ -165,8 +166,8 @@ MUTANTS = (
         (
             Edit(
                 "db/claims.py",
-                "    await settling.record_steps(\n        db, [Write(fence, (StepRecord(step.step_id, step.ordinal, "
-                "StepStatus.SUCCESS, output=remembered),))]\n    )\n    return run_ids\n",
+                "    await settling.record_steps(db, [Write(fence, (step._replace(status=StepStatus.SUCCESS, "
+                "output=remembered),))])\n    return run_ids\n",
                 "    del remembered\n    return run_ids\n",
             ),
             Edit(
@@ -244,9 +245,9 @@ MUTANTS = (
             Edit(
                 "db/claims.py",
                 "    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n"
-                "        return True, found",
+                "        return True, TakenSignal(found.output",
                 "    if not fence and (found := await _recorded(db, fence, step)) is not None:\n"
-                "        return True, found",
+                "        return True, TakenSignal(found.output",
             ),
         ),
         (f"{_RUN_LEASES}::test_a_signal_whose_reply_was_lost_is_consumed_once",),

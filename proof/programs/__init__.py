@@ -174,6 +174,8 @@ def _many(order: Order, backend: str, tally: Tally) -> None:
     try:
         for report in crew.reports():
             tally.add(report)
+            for each in report.diverged:
+                print(f"    {backend}: CASE='{each.number} {each.fault}' {each.said[0][:120]}", flush=True)
             if tally.executed >= told:
                 told += _TELL_EVERY
                 pace = f"{tally.executed / (time.monotonic() - began):.0f}/s"

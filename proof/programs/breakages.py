@@ -65,9 +65,9 @@ BREAKAGES: tuple[Mutant, ...] = (
         "checkpoint-error-to-handler",
         "an outage while a step is recorded never reaches the handler",
         "engine/execution.py",
-        "            await self.insisted(error, lambda: self._committer.write(write._replace(again=True)))\n\n"
-        "    async def settle",
-        "            raise\n\n    async def settle",
+        "            await self.insisted(error, lambda: self._committer.write(write._replace(again=True)))\n"
+        "        finally:",
+        "            raise\n        finally:",
     ),
     _broken(
         "signal-is-an-exception",
@@ -77,12 +77,25 @@ BREAKAGES: tuple[Mutant, ...] = (
         "class EngineSignal(Exception):",
     ),
     _broken(
+        "plain-errors-through-futures",
+        "a plain handler gets the very error that was recorded",
+        "engine/plain.py",
+        "        except Exception as error:  # noqa: BLE001 - raised again below\n",
+        "        except ArithmeticError as error:\n",
+    ),
+    _broken(
+        "plain-halt-is-an-exception",
+        "no `except Exception` of a plain handler stops the engine's signals",
+        "engine/plain.py",
+        "        execution.check_usable()\n        raise asyncio.CancelledError from None\n",
+        "        raise\n",
+    ),
+    _broken(
         "os-error-is-the-engines",
         "whatever a step raises is recorded as its own error",
         "engine/steps.py",
-        "    except (EngineSignal, KeyboardInterrupt):\n        raise\n    except asyncio.CancelledError as error:",
-        "    except (EngineSignal, KeyboardInterrupt, OSError):\n        raise\n"
-        "    except asyncio.CancelledError as error:",
+        "    except (EngineSignal, KeyboardInterrupt):\n        raise\n    except _Interrupted as error:",
+        "    except (EngineSignal, KeyboardInterrupt, OSError):\n        raise\n    except _Interrupted as error:",
     ),
     _broken(
         "map-order",
@@ -113,14 +126,21 @@ BREAKAGES: tuple[Mutant, ...] = (
         "again = reopened(made_it_fail) if isinstance(end, Yielding) else ()",
         "again = ()",
     ),
+    _broken(
+        "compensated-and-retried",
+        "a run whose handler made up for its error is not retried",
+        "engine/executor.py",
+        "is_made_up_for = bool(compensated_by) and not isinstance(error, TransientError)",
+        "is_made_up_for = False",
+    ),
     Mutant(
         "policy-times-attempts",
         "a step with a policy runs as often as that says in the life of the run",
         (
             Edit(
                 "engine/executor.py",
-                "is_final = once or any(step.is_final for step in made_it_fail)",
-                "is_final = once",
+                "is_used_up = any(step.is_final for step in made_it_fail)",
+                "is_used_up = False",
             ),
             Edit(
                 "engine/failures.py",
@@ -186,8 +206,7 @@ BREAKAGES: tuple[Mutant, ...] = (
         "sleep-begins-again",
         "a sleep ends at the time that was fixed when it was first asked for",
         "engine/waiting.py",
-        "        until = decode(recorded.output, datetime) if recorded and recorded.output else "
-        "execution.now() + length\n",
+        "        until = _until(execution, place, length) or execution.now()\n",
         "        until = execution.now() + length\n",
     ),
     _broken(
@@ -203,6 +222,7 @@ BREAKAGES: tuple[Mutant, ...] = (
         "engine/context.py",
         "        recorded = execution.recorded(place)\n"
         "        if recorded is not None and recorded.status is StepStatus.SUCCESS:\n"
+        "            await execution.turn(place.step_id)\n"
         "            return\n"
         "        await execution.leave_behind()\n",
         "        execution.recorded(place)\n",
@@ -281,4 +301,5 @@ def _hunt(library: Path, seed: int, given: list[str]) -> Iterator[dict[str, Any]
             for line in process.stdout:
                 yield json.loads(line)
         finally:
-            process.kill()
+            # `timeout` hands it on; a kill would end `timeout` alone, and the hunt would run on to its end.
+            process.terminate()

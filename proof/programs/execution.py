@@ -44,6 +44,7 @@ class Execution:
         self._sent: set[tuple[str, str]] = set()
         self._restarted = False
         self._run_id = 0
+        self._attempts = 0
         self._progress: Counter[str] = Counter()
         self._fates = [self._fate]
         self._in_vain = 0
@@ -51,9 +52,9 @@ class Execution:
 
     async def run(self) -> None:
         case = self._case
-        self._victim = await self._world._hire("victim")
-        more = 1 if self._fault.costs_an_attempt else 0
-        trigger = self._noun.trigger(case.given(""), max_attempts=case.program.attempts + more)
+        self._victim = await self._world.hire_victim()
+        self._attempts = case.program.attempts + (1 if self._fault.costs_an_attempt else 0)
+        trigger = self._noun.trigger(case.given(""), max_attempts=self._attempts)
         self._run_id = await trigger.execute(self._store)
         await self._send_early()
         try:
@@ -118,6 +119,8 @@ class Execution:
             striking.cancel()
         if not task.done():
             # It stands still, or is dead.
+            run = (await self._world.rows())[""]
+            self._result.struck_last = run.status == RunStatus.RUNNING and run.attempt >= self._attempts
             if self._fault.mode == "kill":
                 self._victim._loop._heartbeat.stop()
             else:
@@ -211,6 +214,8 @@ class Execution:
             return False
         self._restarted = self._result.struck = self._case.healed = True
         self._fate.struck.set()
+        # Tokens are times, and passes are put in order by them: no restart comes in the microsecond of a lease.
+        self._world.clock.advance(0.001)
         await self._noun.restart(self._run_id, self._store)
         return True
 

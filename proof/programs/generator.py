@@ -189,7 +189,7 @@ class _Generator:
         return Loop(self._rng.randint(1, 3), self._block(depth, most=2), until)
 
     def _raise(self, *, handling: bool) -> Statement:
-        chained = self._rng.choice(["", "from"]) if handling else ""
+        chained = self._rng.choice(["", "from", "cause", "other"]) if handling else ""
         return Raise(self._rng.choice([*KINDS]), self._rng.randint(1, 3), chained)
 
     # -- side by side ------------------------------------------------------------------------------------

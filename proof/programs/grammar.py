@@ -214,7 +214,10 @@ class TryGroup:
 
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """An error of the handler's own; `chained` in a handler: `from` the error handled ("from"), or not ("")."""
+    """An error of the handler's own; `chained` in a handler says what it is raised `from`.
+
+    The error handled ("from"), the cause of that ("cause"), one that has nothing to do with it ("other"), none ("").
+    """
 
     kind: str = "value"
     number: int = 1

@@ -42,6 +42,8 @@ from proof.programs.walker import Frame, Walk, drive
 ASYNC, PLAIN = "programs.async", "programs.plain"
 # Long enough for a body that does not hang, short enough to wait for one that does.
 _TIMEOUT = 0.02
+# For one that hangs no more: other things happen on this machine.
+_GENEROUS = 30.0
 _HANGS = 0.06
 TABLE = "proof_rows"
 
@@ -93,9 +95,9 @@ class _Log(Pass):
         super().__init__()
         self._fate = fate
 
-    def add(self, path: str, observation: Observation) -> None:
+    def add(self, path: str, observation: Observation, *, is_cut: bool = False) -> None:
         if self._fate is None or not self._fate.is_dead:
-            super().add(path, observation)
+            super().add(path, observation, is_cut=is_cut)
 
     def ended(self, how: str) -> None:
         if self._fate is None or not self._fate.is_dead:
@@ -240,7 +242,7 @@ class _Verbs:
         if node.retry:
             options["retry"] = pgqrs.RetryPolicy(max_attempts=node.retry)
         if isinstance(node.body, Hangs):
-            options["timeout"] = _TIMEOUT
+            options["timeout"] = _GENEROUS if self._case.healed else _TIMEOUT
         body = self._plain_body(node, key, frame) if node.plain else self._async_body(node, key, frame)
         return await _done(self._ctx.step(node.called, body, **options))
 

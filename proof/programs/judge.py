@@ -6,6 +6,7 @@ import json
 from collections import Counter
 
 from proof.programs.answers import Answer, Life, Outcome
+from proof.programs.grammar import Doing, Emit, Step, Transact, parts
 from proof.programs.logs import Observation, Pass
 from proof.programs.results import Result, Row
 
@@ -35,6 +36,9 @@ def _wrong_ends(result: Result, answer: Answer) -> list[str]:
     if result.cancelled:
         return found if row.status == "CANCELLED" else [*found, f"outcome: cancelled, but it is {row.status}"]
     seen = _outcome(row)
+    if result.struck_last and answer.outcome.status == "ERROR" and seen == Outcome("ERROR", error="worker_lost"):
+        # Attempts are bounded: no other worker takes up a run whose last one was lost.
+        return found
     if not answer.outcome.agrees(seen):
         found.append(f"outcome: {seen}, not {answer.outcome}")
     return found
@@ -93,6 +97,11 @@ def _unforeseen(result: Result, answer: Answer) -> list[str]:
         for number, each in enumerate(passes, 1):
             if not any(_foreseen(each, one, joined, known) for way in lives for one, joined in _attempts(way)):
                 found.append(f"unforeseen: pass {number} of {_of(label)} {_difference(each, life)}")
+            found += [
+                f"unforeseen: pass {number} of {_of(label)} saw {observation} on its way out"
+                for path, observation in each.on_the_way_out
+                if not _may_be(observation, known.get((path, observation.key)))
+            ]
     return found
 
 
@@ -112,7 +121,7 @@ def _foreseen(seen: Pass, expected: Pass, joined: set[str], known: Known) -> boo
 
 
 def _may_be(observation: Observation, known: list[Observation] | None) -> bool:
-    """A branch that nobody waits for may be ended anywhere: what it sees is one of the things it can see there."""
+    """A branch that is ended anywhere sees one of the things that it can see there."""
     return known is None or any(observation.agrees(each) for each in known)
 
 
@@ -192,6 +201,27 @@ def _wrong_rows(result: Result, answer: Answer) -> list[str]:
                 found.append(f"{what}: {key} is there, and never is in the oracle")
         if not result.cancelled:
             found += [f"{what}: {key} is not there" for key in sorted(expected) if expected[key] and not seen[key]]
+    return found + _unwritten(result)
+
+
+def _unwritten(result: Result) -> list[str]:
+    """What a handler was told was written is there, whatever struck: it was told when that had been committed."""
+    found = []
+    for label, passes in result.case.passes.items():
+        told = {
+            observation.key
+            for each in passes
+            for seen in each.seen.values()
+            for observation in seen
+            if observation.error is None
+        }
+        nodes = {node.name: node for node in parts(result.case.programs[label]) if isinstance(node, Doing)}
+        for key in sorted(told):
+            match nodes.get(key.partition("[")[0]):
+                case Transact() if not result.written[f"{label}:{key}"]:
+                    found.append(f"row: {label}:{key} is not there, and {_of(label)} saw its value")
+                case Emit() | Step(emits=True) if not result.emitted[f"{label}:{key}"]:
+                    found.append(f"event: {label}:{key} is not there, and {_of(label)} saw its value")
     return found
 
 

@@ -11,6 +11,8 @@ from proof.programs.errors import Seen
 
 # In the place of a value that differs from run to run, but not from pass to pass.
 ANY = "<any>"
+# In the place of the signal with which the engine ended a branch.
+CUT = "<cut off>"
 
 
 def agree(one: Any, other: Any) -> bool:
@@ -19,7 +21,7 @@ def agree(one: Any, other: Any) -> bool:
         return one.agrees(other)
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(agree, one, other))
-    return ANY in (one, other) or bool(one == other)
+    return any(wild in (one, other) for wild in (ANY, CUT)) or bool(one == other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +52,14 @@ class Pass:
     end: str = ""
     # Of the lease under which it ran: a worker that stood still may begin a pass late, with what it read before.
     token: int = 0
+    # What a `finally` observed, by branch, when the engine had ended the pass: out of order, and in part CUT.
+    on_the_way_out: list[tuple[str, Observation]] = field(default_factory=list)
 
-    def add(self, path: str, observation: Observation) -> None:
-        self.seen.setdefault(path, []).append(observation)
+    def add(self, path: str, observation: Observation, *, is_cut: bool = False) -> None:
+        if is_cut:
+            self.on_the_way_out.append((path, observation))
+        else:
+            self.seen.setdefault(path, []).append(observation)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,10 @@ from proof.programs.walker import Frame, Walk
 CHILD_ATTEMPTS = 4
 
 
+# What a handler may do about an error; it may wait, and ask for the time, without doing anything about it.
+_EFFECTS = (Step, Transact, Emit, Child, Map)
+
+
 class _Record(NamedTuple):
     value: Any = None
     error: Callable[[], Exception] | None = None
@@ -127,6 +131,8 @@ class _Run:
         # Steps with a policy that is used up: it holds over all attempts of the run.
         self.final: set[str] = set()
         self.failed: list[_Failed] = []
+        # Errors in whose `except` or `finally` this pass has done something.
+        self.handled: list[BaseException] = []
         # Errors of branches of which one was raised in the place of all of them.
         self.beside: list[list[BaseException]] = []
         # By id: the key of the step that has it.
@@ -156,7 +162,7 @@ class _Run:
                 left = self._left(error)
                 # A step whose policy is used up fails again in every attempt of the run.
                 is_final = isinstance(error, ours.PermanentError | ours.SerializationError) or left & self.final
-                if is_final or attempt == self._attempts:
+                if is_final or attempt == self._attempts or self._is_compensated(error):
                     self._reopened = left
                     return self._ended(Outcome("ERROR", error=_line(error)))
                 self._reopen(left)
@@ -179,6 +185,14 @@ class _Run:
         for key in keys:
             self.records.pop(key, None)
 
+    def _is_compensated(self, error: BaseException) -> bool:
+        """True when the handler did something about the error in its `except` or `finally`, and raised it then."""
+        if isinstance(error, ours.TransientError):
+            return False
+        of_steps = {id(each.error) for each in self.failed}
+        left = _links(error, of_steps)
+        return any(_links(handled, of_steps) & left for handled in self.handled)
+
     def _left(self, error: BaseException) -> set[str]:
         """The steps whose error has left the handler."""
         of_steps = {id(each.error) for each in self.failed}
@@ -192,6 +206,7 @@ class _Run:
         log = Pass()
         walk = Walk(self.program, _Verbs(self), log, self.label)
         self.failed.clear()
+        self.handled.clear()
         self.beside.clear()
         self._life.passes.append(log)
         self._life.joined.append(walk.joined)
@@ -234,6 +249,8 @@ class _Verbs:
     async def do(self, node: Doing, key: str, frame: Frame) -> Any:
         recorded = self._run.records.get(key)
         self._identify(node, key, frame)
+        if isinstance(node, _EFFECTS):
+            self._run.handled += frame.handling[-1:]
         if recorded is not None:
             if recorded.error is None:
                 return recorded.value
@@ -402,7 +419,11 @@ def _sources(error: BaseException, of_steps: set[int]) -> set[int]:
 
     What a step raises while another error is handled stands for itself: the handler had caught that one.
     """
-    found: set[int] = set()
+    return _links(error, of_steps) & of_steps
+
+
+def _links(error: BaseException, of_steps: set[int]) -> set[int]:
+    """The error, its parts, what it was raised from or while handling, as far as errors of steps."""
     seen: set[int] = set()
     links: list[BaseException | None] = [error]
     while links:
@@ -411,9 +432,8 @@ def _sources(error: BaseException, of_steps: set[int]) -> set[int]:
             continue
         seen.add(id(link))
         if id(link) in of_steps:
-            found.add(id(link))
-        elif isinstance(link, BaseExceptionGroup):
+            continue
+        if isinstance(link, BaseExceptionGroup):
             links += link.exceptions
-        else:
-            links.append(link.__cause__ if link.__cause__ is not None else link.__context__)
-    return found
+        links += (link.__cause__, link.__context__)
+    return seen

@@ -6,6 +6,7 @@ them is a race, and no use: `Racy`.
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from proof.programs.answers import Answer, Racy
@@ -31,8 +32,6 @@ def _add_way(answer: Answer, other: Answer) -> None:
         raise Racy(f"{answer.outcome} or {other.outcome}")
     answer.required &= other.required
     _merge(answer, other)
-    for found in (answer.emitted, answer.rows):
-        found.update({key: key in answer.required for key in found})
     for label, life in other.lives.items():
         answer.alternatives.setdefault(label, []).append(life)
 
@@ -75,6 +74,10 @@ def _check_same(first: Answer, other: Answer) -> None:
         for ours_, theirs_, joined in zip(life.passes, theirs.passes, life.joined, strict=True):
             if any(ours_.seen.get(path) != theirs_.seen.get(path) for path in joined):
                 raise Racy(f"observations of {label or 'the program'}")
+            # A branch that nobody waits for may be cut off anywhere; as far as it comes, it sees the same.
+            for path in ours_.seen.keys() & theirs_.seen.keys() - joined:
+                if any(map(operator.ne, ours_.seen[path], theirs_.seen[path])):
+                    raise Racy(f"observations of branch {path} of {label or 'the program'}")
 
 
 def _merge(first: Answer, other: Answer) -> None:
@@ -82,8 +85,9 @@ def _merge(first: Answer, other: Answer) -> None:
     for key, count in other.most.items():
         first.most[key] = max(first.most.get(key, 0), count)
     for mine, theirs in ((first.emitted, other.emitted), (first.rows, other.rows)):
-        for key in theirs.keys() - mine.keys():
-            mine[key] = False
+        # A body that must begin need not commit: with another result lost it may be its failure that is recorded.
+        for key in mine.keys() | theirs.keys():
+            mine[key] = mine.get(key, False) and theirs.get(key, False)
     for label, life in other.lives.items():
         known = first.lives.setdefault(label, life)
         for ours_, theirs_, joined in zip(known.passes, life.passes, known.joined, strict=False):

@@ -170,7 +170,8 @@ class _Words:
             yield from self._inner(node.final)
 
     def _raise(self, node: Raise) -> Iterator[str]:
-        yield f"raise <{node.kind} {node.number}>{' from error' if node.chained else ''}"
+        cause = {"": "", "from": " from error", "cause": " from error.__cause__", "other": " from KeyError()"}
+        yield f"raise <{node.kind} {node.number}>{cause[node.chained]}"
 
     def _reraise(self, _node: Reraise) -> Iterator[str]:
         yield "raise"

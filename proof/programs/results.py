@@ -41,4 +41,6 @@ class Result:
     points: Counter[str] = field(default_factory=Counter)
     struck: bool = False
     struck_at: str = ""
+    # The worker went away in the last attempt that the run may have.
+    struck_last: bool = False
     cancelled: bool = False

@@ -36,7 +36,7 @@ from proof.programs.grammar import (
     Try,
     TryGroup,
 )
-from proof.programs.logs import ANY, Observation, Pass
+from proof.programs.logs import ANY, CUT, Observation, Pass
 
 
 class Returned(NamedTuple):
@@ -56,6 +56,8 @@ class Frame:
     known: set[str] = field(default_factory=set)
     tasks: dict[str, tuple[asyncio.Task[Any], Frame]] = field(default_factory=dict)
     forks: int = 0
+    # The errors in whose `except` and `finally` blocks it is, innermost last. Only the oracle asks.
+    handling: tuple[BaseException, ...] = ()
     # True when something that no `except Exception` sees goes through: the engine's signal, a cancellation.
     is_unwinding: bool = False
     # How often each name was asked for here. Only the oracle asks.
@@ -67,7 +69,14 @@ class Frame:
     def fork(self) -> Frame:
         self.forks += 1
         path = f"{self.path}.{self.forks}" if self.path else str(self.forks)
-        return Frame(path, self.loop, error=self.error, known=set(self.known), is_unwinding=self.is_unwinding)
+        return Frame(
+            path,
+            self.loop,
+            error=self.error,
+            known=set(self.known),
+            handling=self.handling,
+            is_unwinding=self.is_unwinding,
+        )
 
     def joined(self, *others: Frame) -> None:
         for other in others:
@@ -127,7 +136,7 @@ class Walk:
     async def _raise(self, node: Raise, frame: Frame) -> None:
         error = errors.make(node.kind, node.number)
         if node.chained and frame.error is not None:
-            raise error from frame.error
+            raise error from _cause(node.chained, frame.error)
         raise error
 
     async def _reraise(self, _node: Reraise, frame: Frame) -> None:
@@ -147,11 +156,10 @@ class Walk:
         except Exception as error:
             self._log.add(frame.path, Observation(key, error=errors.seen(error)))
             raise
-        if frame.is_unwinding and _holds_signals(value):
-            # In a `finally` on the way out a lenient gather gives whatever its branches were ended with.
-            return
-        value = _plain(value)
-        self._log.add(frame.path, Observation(key, value))
+        # Only a `finally` sees the signals with which the engine ends branches, as values of a lenient gather.
+        is_cut = frame.is_unwinding and _holds_signals(value)
+        value = _plain(value, cut=is_cut)
+        self._log.add(frame.path, Observation(key, value), is_cut=is_cut)
         frame.last = type(value).__name__ if hidden else value
         frame.seen.append(f"{key}={ANY if hidden else _short(value)}")
 
@@ -170,6 +178,7 @@ class Walk:
         return None
 
     async def _try(self, node: Try, frame: Frame) -> Any:
+        outer = frame.handling
         try:
             try:
                 done = await self._block(node.body, frame)
@@ -179,37 +188,47 @@ class Walk:
             if done is not None:
                 return done
             return await self._block(node.otherwise, frame)
-        except Exception:
+        except Exception as error:
+            frame.handling = (*outer, error)
             raise
         except BaseException:
             frame.is_unwinding = True
             raise
         finally:
             # As in Python: it runs on every way out, and an error of its own takes the place of the other.
-            await self._block(node.final, frame)
+            try:
+                await self._block(node.final, frame)
+            finally:
+                frame.handling = outer
 
     async def _handle(self, caught: Catch, error: BaseException, frame: Frame) -> Any:
         outer, frame.error = frame.error, error
+        around, frame.handling = frame.handling, (*frame.handling, error)
         frame.seen.append(f"caught {type(error).__name__}")
         try:
             return await self._block(caught.body, frame)
         finally:
-            frame.error = outer
+            frame.error, frame.handling = outer, around
 
     async def _trygroup(self, node: TryGroup, frame: Frame) -> Any:
         done: Any = None
+        outer = frame.handling
         try:
             try:
                 done = await self._block(node.body, frame)
             except* _classes((node.catch,)) as group:
                 await self._handle(node.catch, group, frame)
-        except Exception:
+        except Exception as error:
+            frame.handling = (*outer, error)
             raise
         except BaseException:
             frame.is_unwinding = True
             raise
         finally:
-            await self._block(node.final, frame)
+            try:
+                await self._block(node.final, frame)
+            finally:
+                frame.handling = outer
         return done
 
     # -- side by side ------------------------------------------------------------------------------------
@@ -304,18 +323,22 @@ def _classes(catches: tuple[Catch, ...]) -> tuple[type[Exception], ...]:
     return tuple(errors.CLASSES[kind] for each in catches for kind in (each.kinds or ("Exception",)))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, *, cut: bool) -> Any:
     """Errors in the results of a gather, as they are seen; what JSON cannot hold, as text."""
+    if cut and _is_signal(value):
+        return CUT
     if isinstance(value, BaseException):
         return errors.seen(value)
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(each, cut=cut) for each in value]
     return value
 
 
 def _holds_signals(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return any(map(_holds_signals, value))
+    return any(map(_holds_signals, value)) if isinstance(value, list | tuple) else _is_signal(value)
+
+
+def _is_signal(value: Any) -> bool:
     return isinstance(value, BaseException) and not isinstance(value, Exception)
 
 
@@ -336,3 +359,13 @@ def drive(work: Coroutine[Any, Any, Any]) -> Any:
         return stop.value
     work.close()
     raise AssertionError("a plain handler awaited something")
+
+
+def _cause(chained: str, handled: BaseException) -> BaseException | None:
+    match chained:
+        case "cause":
+            return handled.__cause__
+        case "other":
+            return KeyError("another error")
+        case _:
+            return handled

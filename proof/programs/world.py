@@ -19,6 +19,7 @@ from pgqrs.db import looking
 from pgqrs.db.database import Kind
 from pgqrs.db.queries import Query
 from pgqrs.db.tables import messages
+from pgqrs.engine import execution as engine_execution
 from pgqrs.engine import worker as engine_worker
 from proof.programs.execution import LEASE_SECONDS, Execution
 from proof.programs.faults import Fault, own_time, strike, track_tasks
@@ -27,6 +28,7 @@ from proof.programs.handlers import HANDLERS, TABLE, Case
 from proof.programs.memory import CHILD_ATTEMPTS
 from proof.programs.results import Result, Row
 
+VICTIM = "victim"
 _EMPTIED = (
     *("pgqrs_messages", "pgqrs_workflow_steps", "pgqrs_workflow_events", "pgqrs_signals", "pgqrs_outbox_events"),
     "pgqrs_run_attributes",
@@ -57,6 +59,8 @@ class World:
         logging.getLogger("pgqrs").setLevel(logging.CRITICAL)
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         engine_worker._LOST_EVERY_SECONDS = 0.0
+        # The database comes back when so many calls have failed, not after a while: waiting in between shows nothing.
+        engine_execution._AGAIN_SECONDS = 0.001
         clock = pgqrs.ManualClock()
         config = config.with_changes(lease_seconds=LEASE_SECONDS, max_attempts=CHILD_ATTEMPTS, maintenance=False)
         loop = asyncio.get_running_loop()
@@ -100,10 +104,15 @@ class World:
         statements = [f"delete from {self._schema}{table}" for table in (*_EMPTIED, TABLE)]
         # Children first: Turso looks at each row when it goes.
         children = f"delete from {self._schema}pgqrs_workflow_runs where parent_run_id is not null"
-        await self._run(*statements, children, f"delete from {self._schema}pgqrs_workflow_runs")
+        # Every execution has a victim; thousands of them are read again by each that follows.
+        victims = f"delete from {self._schema}pgqrs_workers where hostname = '{VICTIM}'"
+        await self._run(*statements, children, f"delete from {self._schema}pgqrs_workflow_runs", victims)
 
     async def _hire(self, name: str) -> pgqrs.Worker:
         return await pgqrs.worker(name, concurrency=4).workflows(HANDLERS).create(self.store)
+
+    async def hire_victim(self) -> pgqrs.Worker:
+        return await self._hire(VICTIM)
 
     # -- one execution -----------------------------------------------------------------------------------
 

@@ -20,10 +20,11 @@ _HOMES = {
     "api.retention": "Retention retention",
     "api.run": "Run",
     "api.schedules": "Schedules schedules",
+    "api.steps": "step",
     "api.store": "Store",
     "api.using": "using",
     "api.worker": "Worker consumer poll_all worker",
-    "api.workflow": "Workflow discover_workflows step workflow workflow=workflow_decorator",
+    "api.workflow": "Workflow discover_workflows workflow workflow=workflow_decorator",
     "clock": "Clock DatabaseClock ManualClock",
     "config": "Config",
     "engine.context": "Context=PyWorkflow",
@@ -49,8 +50,8 @@ _HOMES = {
     """,
     "retry": "RetryPolicy",
     "types": """
-        DeadLetter Event MessageState OutboxEvent QueuedMessage RunStatus RunSummary Schedule ScheduleSlot SlotState
-        Step StepStatus WorkerInfo WorkerStatus
+        Answer DeadLetter Event MessageState OutboxEvent QueuedMessage RunStatus RunSummary Schedule ScheduleSlot
+        SlotState Step StepStatus WorkerInfo WorkerStatus
     """,
 }
 # `Context=PyWorkflow`: known outside by another name.

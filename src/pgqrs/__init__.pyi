@@ -10,10 +10,11 @@ from pgqrs.api.promote import promote
 from pgqrs.api.retention import Retention, retention
 from pgqrs.api.run import Run
 from pgqrs.api.schedules import Schedules, schedules
+from pgqrs.api.steps import step
 from pgqrs.api.store import Store
 from pgqrs.api.using import using
 from pgqrs.api.worker import Worker, consumer, poll_all, worker
-from pgqrs.api.workflow import Workflow, discover_workflows, step, workflow
+from pgqrs.api.workflow import Workflow, discover_workflows, workflow
 from pgqrs.api.workflow import workflow as workflow_decorator
 from pgqrs.clock import Clock, DatabaseClock, ManualClock
 from pgqrs.config import Config
@@ -86,6 +87,7 @@ from pgqrs.reports import (
 )
 from pgqrs.retry import RetryPolicy
 from pgqrs.types import (
+    Answer,
     DeadLetter,
     Event,
     MessageState,
@@ -107,6 +109,7 @@ __version__: str
 __all__ = [
     "Admin",
     "AlreadyCompleted",
+    "Answer",
     "BulkReason",
     "BulkResult",
     "CallablePublisher",

@@ -40,6 +40,7 @@ from pgqrs.api.retention import retention as _retention
 from pgqrs.api.run import Run
 from pgqrs.api.schedules import Schedules
 from pgqrs.api.schedules import schedules as _schedules
+from pgqrs.api.steps import step
 from pgqrs.api.store import Store
 from pgqrs.api.trigger import Trigger
 from pgqrs.api.using import using
@@ -47,7 +48,7 @@ from pgqrs.api.worker import Worker, WorkerBuilder
 from pgqrs.api.worker import consumer as _consumer
 from pgqrs.api.worker import poll_all as _poll_all
 from pgqrs.api.worker import worker as _worker
-from pgqrs.api.workflow import Workflow, discover_workflows, step
+from pgqrs.api.workflow import Workflow, discover_workflows
 from pgqrs.api.workflow import workflow as _workflow
 from pgqrs.api.workflow import workflow as workflow_decorator
 from pgqrs.config import Config

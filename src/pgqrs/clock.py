@@ -7,6 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# What a stored time that Python has no datetime for (BC, infinity, after the year 9999) is read as. A day within
+# Python's own limits, so that no time zone and no comparison overflows.
+EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
+LATEST = datetime(9999, 12, 30, tzinfo=UTC)
+# How people are shown it.
+UNREADABLE = "unreadable"
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -17,6 +23,11 @@ def microseconds(moment: datetime) -> int:
 
 def from_microseconds(number: int) -> datetime:
     return EPOCH + number * _MICROSECOND
+
+
+def is_readable(moment: datetime) -> bool:
+    """Return False for a time that stands in for one that Python has no datetime for."""
+    return moment not in (EARLIEST, LATEST)
 
 
 class Clock(Protocol):

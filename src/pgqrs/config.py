@@ -8,23 +8,16 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
-from urllib.parse import unquote
+from typing import Any, TypeVar
 
+from pgqrs.dsn import Backend, masked, parse_dsn
 from pgqrs.errors import ConfigError
 from pgqrs.journal import Journal
 from pgqrs.names import checked_schema
 
 T = TypeVar("T")
-Backend = Literal["postgres", "sqlite", "turso"]
 
 DEFAULT_DSN = "sqlite:///pgqrs.db"
-_SCHEMES: dict[str, Backend] = {
-    "postgresql": "postgres",
-    "postgres": "postgres",
-    "sqlite": "sqlite",
-    "turso": "turso",
-}
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
 
@@ -177,53 +170,6 @@ def _default(name: str) -> Any:
     [found] = [each for each in dataclasses.fields(Config) if each.name == name]
     assert found.default_factory is not dataclasses.MISSING  # noqa: S101 - for type checkers
     return found.default_factory()
-
-
-def parse_dsn(dsn: str) -> tuple[Backend, str]:
-    """Which backend, and for SQLite and Turso which file."""
-    if not isinstance(dsn, str):
-        raise ConfigError(f"a DSN is text, not {type(dsn).__name__}")
-    scheme, _, rest = dsn.partition(":")
-    if scheme.startswith("postgres") and "+" in scheme:
-        raise ConfigError(f"write postgresql:// in place of {scheme}://; the driver is always asyncpg")
-    backend = _SCHEMES.get(scheme)
-    if backend is None:
-        # A bare file name is no secret, and the commonest mistake.
-        looks_like_a_file = re.fullmatch(r"[\w./-]+\.(db|sqlite3?)", dsn)
-        hint = (
-            f"did you mean sqlite:///{dsn}?"
-            if looks_like_a_file
-            else ("use postgresql://..., sqlite:///file.db, sqlite://:memory: or turso:///file.db")
-        )
-        raise ConfigError(f"cannot tell the database from the DSN {masked(dsn)!r}; {hint}")
-    if backend == "postgres":
-        return backend, ""
-    path = unquote(rest.removeprefix("//"))
-    if path in (":memory:", "/:memory:"):
-        return backend, ":memory:"
-    # As SQLAlchemy reads it: three slashes and a relative path, four and an absolute one.
-    path = path.removeprefix("/")
-    if not path or "\0" in path or "?" in path:
-        raise ConfigError(
-            f"the DSN {dsn!r} names no file (options after `?` are not known); use {scheme}:///file.db or {scheme}://:memory:"
-        )
-    return backend, path
-
-
-def masked(dsn: str) -> str:
-    """The DSN without user information and query; nothing at all of what does not look like one.
-
-    By hand, not by a URL parser: a password with a `?` or a `]` in it makes parsers see a secret as something else.
-    """
-    scheme, found, rest = str(dsn).partition("://")
-    if not found or not re.fullmatch(r"[a-z]+(\+[a-z]+)?", scheme):
-        return "***"
-    if "@" in rest.partition("?")[2]:
-        # An @ after a ?: a password with a ? in it, or a query with an @ in it. Nobody can tell, so show neither.
-        return f"{scheme}://***"
-    _, user, where = rest.rpartition("@")
-    place, query, _ = where.partition("?")
-    return f"{scheme}://{'***@' if user else ''}{place}{'?***' if query else ''}"
 
 
 def _parsed(variable: str, text: str, kind: type) -> Any:

@@ -158,8 +158,8 @@ _ERRORS: dict[str, tuple[str, str, str]] = {
     ),
     "non-determinism": (
         "A replay asked for other steps than are on record. The run is parked and nothing of it is lost.",
-        "Its code was changed while it was under way, or depends on the clock, on chance or on a set's order.",
-        "`pgqrs lint` finds most causes. Deploy the code that the run was started with, or `pgqrs run reset ID`.",
+        "Its code has changed, or depends on the clock, chance, sets, globals or the order of completion.",
+        "Deploy the code it began with; or fix what `pgqrs lint` or `assert_deterministic` finds, and reset the run.",
     ),
     "permanent-error": (
         "A handler said that trying again will not help; the run ends in ERROR.",
@@ -403,6 +403,11 @@ _CHECKS: dict[str, tuple[str, str, str]] = {
         "Whether what has ended is ever deleted.",
         "No policy was set.",
         "`pgqrs prune --recommended`.",
+    ),
+    "unreadable": (
+        "Whether rows can be read: the newest of each table, with --verify all of them.",
+        "A client with SQL, a tool or a person wrote rows past pgqrs: a date BC, infinity, broken JSON.",
+        "Run the statement that is shown, and look again. Give tenants `pgqrs_trigger`, not the tables.",
     ),
     "invariants": (
         "Whether what must always hold of the tables does; only with --verify.",

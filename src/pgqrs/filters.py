@@ -9,25 +9,34 @@ import dataclasses
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
+from pgqrs.durations import shown
 from pgqrs.errors import ConfigError, SerializationError
 from pgqrs.serialization import encode
 from pgqrs.types import RunStatus
 
 # What the attributes by which runs are found can hold at most (a trigger leaves out longer ones).
 MOST_ATTRIBUTE = 200
+# A search asks for each of its attributes by itself.
+MOST_ATTRIBUTES = 50
+MOST_TEXT = 1_000
+# As many attributes as there may be, each as long as it may be, quoted, with room for the rest.
+MOST_FILTER = 65_536
 # A time, or how long before the database's now.
 Moment = datetime | timedelta
 
 _PATTERN = re.compile(r"[A-Za-z0-9_.:*-]{1,255}", re.ASCII)
+# Quantifiers are possessive (`++`, `*+`): what they took is never given back, so that no text makes them try twice.
+_INSIDE = r'(?:[^"\\]++|\\.)*+'
 # A word of the grammar: anything up to a blank; blanks stand inside double quotes.
-_WORD = re.compile(r'(?:[^\s"]|"(?:[^"\\]|\\.)*")+')
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_ATTRIBUTE = re.compile(r'((?:[^"=]|"(?:[^"\\]|\\.)*")+)=(.*)', re.DOTALL)
+_WORD = re.compile(rf'(?:[^\s"]++|"{_INSIDE}")++', re.DOTALL)
+_BLANKS = re.compile(r"\s*+")
+_QUOTED = re.compile(rf'"({_INSIDE})"', re.DOTALL)
+_ATTRIBUTE = re.compile(rf'((?:[^"=]++|"{_INSIDE}")++)=(.*)', re.DOTALL)
 _AGO = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|w)", re.ASCII)
 _UNITS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _DELETED = {"no": False, "yes": True, "any": None}
@@ -63,7 +72,7 @@ class RunFilter:
         self._set("attributes", _attributes(self.attributes))
         if self.workflow is not None and not (isinstance(self.workflow, str) and _PATTERN.fullmatch(self.workflow)):
             raise ConfigError(
-                f"workflow {self.workflow!r} is no name or pattern; use names with * for any characters"
+                f"workflow {shown(self.workflow)} is no name or pattern; use names with * for any characters"
             )
         for name in ("created_after", "created_before", "completed_after", "completed_before"):
             _check_moment(name, getattr(self, name))
@@ -72,7 +81,7 @@ class RunFilter:
         for name in ("parent_run_id", "worker_id"):
             value = getattr(self, name)
             if value is not None and (type(value) is not int or not 0 <= value < 2**63):
-                raise ConfigError(f"{name} must be an id, not {value!r}")
+                raise ConfigError(f"{name} must be an id, not {shown(value)}")
         if self.deleted not in (False, True, None):
             raise ConfigError(f"deleted must be False, True or None, not {self.deleted!r}")
 
@@ -102,15 +111,17 @@ class RunFilter:
             key, colon, value = word.partition(":")
             token = _TOKENS.get(key)
             if token is None or not colon:
-                near = difflib.get_close_matches(key, _TOKENS, n=1)
+                near = difflib.get_close_matches(key[:40], _TOKENS, n=1)
                 hint = f"; did you mean {near[0]}:?" if near else ""
-                raise ConfigError(f"the filter has {word!r}{hint}; known are {' '.join(f'{k}:' for k in _TOKENS)}")
+                raise ConfigError(
+                    f"the filter has {shown(word)}{hint}; known are {' '.join(f'{k}:' for k in _TOKENS)}"
+                )
             try:
                 read = token.read(value)
             except ValueError as error:
-                raise ConfigError(f"the filter has {word!r}; {error}") from None
+                raise ConfigError(f"the filter has {shown(word)}; {error}") from None
             if token.field == "attributes":
-                given[token.field] = {**given.get(token.field, {}), **read}
+                given.setdefault(token.field, {}).update(read)
             elif token.field in given:
                 raise ConfigError(f"the filter has {key}: twice; {token.twice}")
             else:
@@ -149,7 +160,7 @@ def _given(wanted: RunFilter, name: str) -> bool:
 def _statuses(given: Any) -> tuple[RunStatus, ...]:
     wanted = {given} if isinstance(given, str) else given
     if wanted is None or not isinstance(wanted, Iterable):
-        raise ConfigError(f"status must be one of {', '.join(RunStatus)}, or several, not {given!r}")
+        raise ConfigError(f"status must be one of {', '.join(RunStatus)}, or several, not {shown(given)}")
     chosen = {_status(each) for each in wanted}
     return tuple(status for status in RunStatus if status in chosen)
 
@@ -158,18 +169,21 @@ def _status(given: Any) -> RunStatus:
     try:
         return RunStatus(given.upper())
     except (ValueError, AttributeError):
-        raise ConfigError(f"there is no status {given!r}; use {', '.join(RunStatus)}") from None
+        raise ConfigError(f"there is no status {shown(given)}; use {', '.join(RunStatus)}") from None
 
 
 def _attributes(given: Any) -> dict[str, str]:
     if not isinstance(given, Mapping):
-        raise ConfigError(f"attributes must be a mapping, not {given!r}")
+        raise ConfigError(f"attributes must be a mapping, not {shown(given)}")
+    if len(given) > MOST_ATTRIBUTES:
+        raise ConfigError(f"a filter takes at most {MOST_ATTRIBUTES} attributes, not {len(given):,}")
     found = {}
     for name, value in given.items():
         text = value if isinstance(value, str) else _as_json(name, value)
         if not isinstance(name, str) or not name or len(name) > MOST_ATTRIBUTE or len(text) > MOST_ATTRIBUTE:
             raise ConfigError(
-                f"runs are found by attributes of at most {MOST_ATTRIBUTE} characters, not by {name!r} = {value!r}"
+                f"runs are found by attributes of at most {MOST_ATTRIBUTE} characters, "
+                f"not by {shown(name)} = {shown(value)}"
             )
         _check_storable(f"attribute {name!r}", name + text)
         found[name] = text
@@ -179,25 +193,28 @@ def _attributes(given: Any) -> dict[str, str]:
 def _as_json(name: Any, value: Any) -> str:
     if value is not None and not isinstance(value, bool | int | float):
         raise ConfigError(
-            f"runs are found by attributes that are text, numbers, booleans or None, not by {name!r} = {value!r}"
+            "runs are found by attributes that are text, numbers, booleans or None, "
+            f"not by {shown(name)} = {shown(value)}"
         )
     try:
         return encode(value)
     except SerializationError as error:
-        raise ConfigError(f"runs cannot be found by {name!r} = {value!r}: {error.reason}") from None
+        raise ConfigError(f"runs cannot be found by {shown(name)} = {shown(value)}: {error.reason}") from None
 
 
 def _check_text(name: str, value: Any) -> None:
     if value is None:
         return
     if not isinstance(value, str) or not value:
-        raise ConfigError(f"{name} must be text, not {value!r}")
+        raise ConfigError(f"{name} must be text, not {shown(value)}")
+    if len(value) > MOST_TEXT:
+        raise ConfigError(f"{name} has {len(value):,} characters; use at most {MOST_TEXT:,}")
     _check_storable(name, value)
 
 
 def _check_storable(name: str, text: str) -> None:
     if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
-        raise ConfigError(f"{name} holds a character that no database stores: {text!r}")
+        raise ConfigError(f"{name} holds a character that no database stores: {shown(text)}")
 
 
 def _check_moment(name: str, value: Any) -> None:
@@ -307,14 +324,24 @@ _TOKENS = {
 }
 
 
-def _words(text: str) -> list[str]:
+def _words(text: str) -> Iterator[str]:
     if not isinstance(text, str):
-        raise ConfigError(f"a filter is text such as 'status:error since:1h', not {text!r}")
-    words = _WORD.findall(text)
-    rest = _WORD.sub("", text).strip()
-    if rest:
-        raise ConfigError(f"the filter {text!r} has a quotation mark without its partner")
-    return words
+        raise ConfigError(f"a filter is text such as 'status:error since:1h', not {shown(text)}")
+    if len(text) > MOST_FILTER:
+        raise ConfigError(f"the filter has {len(text):,} characters; use at most {MOST_FILTER:,}")
+    place = _end(_BLANKS, text, 0)
+    while place < len(text):
+        word = text[place : (end := _end(_WORD, text, place))]
+        if end < len(text) and not text[end].isspace():
+            # The only character that ends a word without being a blank.
+            raise ConfigError(f"the filter has {shown(text[place:])}, a quotation mark without its partner")
+        yield word
+        place = _end(_BLANKS, text, end)
+
+
+def _end(pattern: re.Pattern[str], text: str, place: int) -> int:
+    found = pattern.match(text, place)
+    return place if found is None else found.end()
 
 
 def _unquoted(word: str) -> str:

@@ -24,8 +24,8 @@ class Backoff:
 
     def delay(self, attempt: int, *, chance: float | None = None) -> float:
         """Seconds to wait after the given attempt (the first is 1); `chance` in 0..1 stands for the dice."""
-        # 2.0**1024 overflows; long before that the cap has been reached.
-        raw = min(self.cap, self.base * 2.0 ** min(attempt - 1, 60))
+        # 2.0**1024 overflows; long before that the cap has been reached. Below 1, a row was changed by hand.
+        raw = min(self.cap, self.base * 2.0 ** min(max(attempt, 1) - 1, 60))
         dice = random.random() if chance is None else chance  # noqa: S311 - spreads load, guards no secret
         return raw * (1 + self.jitter * dice)
 
@@ -48,7 +48,7 @@ class RetryPolicy:
     retry_unknown: bool = True
 
     def __post_init__(self) -> None:
-        if not _is_whole(self.max_attempts) or self.max_attempts < 1:
+        if not is_whole(self.max_attempts) or self.max_attempts < 1:
             raise _refused("max_attempts", "a whole number of at least 1", self.max_attempts)
         for name, most in (("base", LONGEST_SECONDS), ("cap", LONGEST_SECONDS), ("jitter", 100.0)):
             value = getattr(self, name)
@@ -67,19 +67,40 @@ class RetryPolicy:
         """The same policy with another number of attempts."""
         return replace(self, max_attempts=max_attempts)
 
-    def retries(self, error: BaseException) -> bool:
-        return isinstance(error, self.retry_on) and not isinstance(error, self.give_up_on)
+    def retries(self, error: BaseException, *, raised_as: tuple[str, str] | None = None) -> bool:
+        """`raised_as` is the module and the name of the class that the error stands in for."""
+        return _is_one(error, self.retry_on, raised_as) and not _is_one(error, self.give_up_on, raised_as)
 
     def delay(self, attempt: int) -> float:
         return Backoff(self.base, self.cap, self.jitter).delay(attempt)
 
 
-def _is_whole(value: Any) -> bool:
+def _is_one(error: BaseException, kinds: Any, raised_as: tuple[str, str] | None) -> bool:
+    if isinstance(error, kinds):
+        return True
+    given = kinds if isinstance(kinds, tuple) else (kinds,)
+    return raised_as is not None and raised_as in {(kind.__module__, kind.__qualname__) for kind in given}
+
+
+def checked_policy(where: str, value: RetryPolicy | None) -> RetryPolicy | None:
+    """Return the policy that was given as `retry=`; raise ConfigError for anything else, such as a number."""
+    if value is None or isinstance(value, RetryPolicy):
+        return value
+    raise ConfigError(f"{where}(retry=) must be a pgqrs.RetryPolicy, got {shown(value)}; write {policy_for(value)}")
+
+
+def policy_for(attempts: object) -> str:
+    """Return the argument that says how many attempts there are; without a number, the policy of the defaults."""
+    given = f"max_attempts={attempts}" if isinstance(attempts, int) and is_whole(attempts) and attempts > 0 else ""
+    return f"retry=pgqrs.RetryPolicy({given})"
+
+
+def is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_number(value: Any) -> bool:
-    return _is_whole(value) or (isinstance(value, float) and math.isfinite(value))
+    return is_whole(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _refused(field: str, wanted: str, value: Any) -> ConfigError:

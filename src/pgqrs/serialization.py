@@ -27,6 +27,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from pgqrs._classes import to_plain, to_type
+from pgqrs._hashes import check_for, checked
 from pgqrs.errors import PayloadTooLarge, SerializationError
 
 # Containers within containers. Each takes up to three levels of JSON and four Python frames: a hundred stay
@@ -38,6 +39,9 @@ MAX_INT_DIGITS = 4300
 
 # Beyond 64 bits other readers of JSON would round.
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
+
+# How a stored text that cannot be read is shown.
+BROKEN = "$broken"
 
 _TOO_DEEP = f"nested deeper than {MAX_DEPTH} containers, or holding itself"
 
@@ -70,6 +74,54 @@ def decode(text: str, as_type: Any = Any) -> Any:
     return from_parsed(parsed(text), as_type, tagged='"$' in text)
 
 
+def object_in(text: str | None) -> dict[str, Any]:
+    """Return the object in a stored text; an empty one if the text is broken or holds something else.
+
+    For what the engine wrote itself: a row that was changed by hand must not fail the rows beside it.
+    """
+    try:
+        found = decode(text or "null")
+    except SerializationError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def as_stored(text: str | None) -> Any:
+    """Return a stored text as plain data, tags as they are; `{"$broken": text}` if it is not JSON.
+
+    For people and for lists: one row that cannot be read must not hide the others.
+    """
+    if text is None:
+        return None
+    try:
+        return json.loads(text, parse_constant=_no_number, parse_float=_finite)
+    except (ValueError, RecursionError):
+        return broken(text)
+
+
+def readable(text: str | None) -> Any:
+    """Return the value of a stored text, or `{"$broken": text}` if it cannot be read."""
+    try:
+        return None if text is None else decode(text)
+    except SerializationError:
+        return broken(text)
+
+
+def broken(text: str | None) -> dict[str, Any]:
+    return {BROKEN: text}
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits} is beyond every float")
+    return number
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"JSON has no {word}")
+
+
 def parsed(text: str) -> Any:
     """Return what the JSON text holds, tags as they are; raise SerializationError if it is broken."""
     try:
@@ -85,7 +137,10 @@ def from_parsed(value: Any, as_type: Any = Any, *, tagged: bool = True) -> Any:
     try:
         if tagged:
             value = _resolve(value)
-        return value if as_type is Any else to_type(value, as_type)
+        if as_type is Any:
+            return value
+        check_for(as_type, value)
+        return to_type(value, as_type)
     except RecursionError:
         raise SerializationError(_TOO_DEEP) from None
     except (msgspec.MsgspecError, UnicodeError) as error:
@@ -310,7 +365,9 @@ def _read_int(content: Any) -> int:
 
 
 def _read_dict(content: Any) -> dict[Any, Any]:
-    return dict(_expect(list, pair) for pair in _expect(list, content))
+    pairs = [_expect(list, pair) for pair in _expect(list, content)]
+    checked([pair[0] for pair in pairs])
+    return dict(pairs)
 
 
 def _read_bytes(content: Any) -> bytes:
@@ -352,8 +409,8 @@ class _Tag(NamedTuple):
 # `$int` and `$dict` stand for what JSON could not hold; their writers decide.
 _TAGS = {
     "$tuple": _Tag(tuple, _write_items, lambda content: tuple(_expect(list, content))),
-    "$set": _Tag(set, _write_elements, lambda content: set(_expect(list, content))),
-    "$frozenset": _Tag(frozenset, _write_elements, lambda content: frozenset(_expect(list, content))),
+    "$set": _Tag(set, _write_elements, lambda content: set(checked(_expect(list, content)))),
+    "$frozenset": _Tag(frozenset, _write_elements, lambda content: frozenset(checked(_expect(list, content)))),
     "$bytes": _Tag(bytes, _write_bytes, _read_bytes),
     "$bytearray": _Tag(bytearray, _write_bytes, lambda content: bytearray(_read_bytes(content))),
     "$datetime": _Tag(datetime, _write_moment, lambda content: _read_moment(datetime, content)),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from pgqrs.inputs import given
 from pgqrs.serialization import decode
+
+T = TypeVar("T")
 
 
 class RunStatus(StrEnum):
@@ -184,6 +186,18 @@ class RunSummary:
     def progress(self) -> Any:
         """What `ctx.progress` said last: done, total and note; None when it said nothing."""
         return None if self.progress_text is None else decode(self.progress_text)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """What a wait was given, and by whom: `await ctx.wait_for("approval", type=pgqrs.Answer)`.
+
+    `actor` is the sender as pgqrs knows them: the token's name, the command line's user, or what your code passed.
+    It stands beside `value`, which the sender writes: no payload can claim another sender.
+    """
+
+    value: T
+    actor: str | None
 
 
 @dataclass(frozen=True, slots=True)

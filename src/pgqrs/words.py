@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import timedelta
 
@@ -15,6 +16,8 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 def lasting(seconds: float) -> str:
     """A length of time in its two largest units: `3 min 20 s`, `2 d 4 h`, `0.4 s`."""
+    if not math.isfinite(seconds):
+        return "an unknown time"
     seconds = max(0.0, seconds)
     if seconds < 10:
         return f"{seconds:.1f}".rstrip("0").rstrip(".") + " s"

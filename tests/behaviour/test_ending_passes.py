@@ -1,6 +1,7 @@
 """A pass that the engine ends: every part of the handler ends, and a `finally` begins nothing new."""
 
 import asyncio
+import threading
 from contextlib import suppress
 
 import pytest
@@ -68,3 +69,48 @@ async def test_a_part_whose_step_cannot_be_recorded_ends_the_whole_pass(run, han
         "ERROR",
         "SerializationError: $: injected: the database cannot store this",
     )
+
+
+async def stop(worker, run_id, store):
+    worker.stop()
+
+
+ENDINGS = {
+    "stop": stop,
+    "cancel": lambda _worker, run_id, store: pgqrs.workflow("flow").cancel(run_id, store),
+    "pause": lambda _worker, run_id, store: pgqrs.workflow("flow").pause(run_id, store),
+    "reset": lambda _worker, run_id, store: pgqrs.workflow("flow").reset(run_id, store),
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+async def test_the_threads_of_a_plain_handler_end_when_its_pass_is_taken_away(live_store, ending):
+    """One part of it waits, another works: a thread that waits on would keep the process from ending."""
+    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def long():
+        begun.set()
+        may_end.wait(60)
+
+    def handler(ctx, params):
+        if begun.is_set():
+            return
+        try:
+            ctx.gather(lambda: ctx.wait_for("never"), lambda: ctx.step("long", long))
+        finally:
+            ended.set()
+
+    await live_store.create_workflow("flow")
+    run_id = await pgqrs.workflow("flow").trigger(None).execute(live_store)
+    worker = await pgqrs.consumer("w", 0, "flow").handler(handler).grace(0.1).create(live_store)
+    working = asyncio.create_task(worker.poll_forever())
+    await asyncio.to_thread(begun.wait, 60)
+
+    await ENDINGS[ending](worker, run_id, live_store)
+    has_ended = await asyncio.to_thread(ended.wait, 30)
+    may_end.set()
+    worker.stop()
+    await working
+    await worker.close()
+
+    assert has_ended

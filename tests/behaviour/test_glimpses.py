@@ -7,6 +7,7 @@ import pytest
 import pgqrs
 from pgqrs.db import glimpses
 from pgqrs.db.tables import queues
+from pgqrs.db.tables.runs import FIRST_STEP, StepPlace
 from pgqrs.types import StepStatus
 
 flow = pgqrs.workflow("flow")
@@ -79,10 +80,10 @@ async def test_a_timeline_leads_on_where_it_stopped(store, run):
 
     run_id = await run(many)
     seen = []
-    after = None
+    after = FIRST_STEP
     while page := await glimpses.timeline(store.database, run_id, limit=3, after=after):
         seen += page
-        after = (page[-1].started_at, page[-1].ordinal, page[-1].step_id)
+        after = StepPlace(page[-1].started_at, page[-1].ordinal, page[-1].step_id)
 
     assert len({step.step_id for step in seen}) == len(seen) == 7
 

@@ -2,6 +2,8 @@
 
 import gc
 import inspect
+import itertools
+import re
 import warnings
 
 import pytest
@@ -103,3 +105,39 @@ async def test_lists_and_triggers_need_a_store(store, flow):
         await flow.runs("flow")
     with pytest.raises(pgqrs.ConfigError, match=r"execute\(store\) needs a connected store, got \(None\)"):
         await flow.trigger(1).execute(None)
+
+
+EVERY_VERB = sorted(
+    name
+    for name, each in inspect.getmembers(pgqrs.Workflow, inspect.iscoroutinefunction)
+    if not name.startswith("_") and "store" in inspect.signature(each).parameters
+)
+
+
+@pytest.mark.parametrize("verb", EVERY_VERB)
+async def test_no_order_of_arguments_gives_an_error_of_our_insides(store, flow, verb):
+    """Every arrangement of one to three of the things that people have at hand."""
+    run_id = await flow.trigger(1).execute(store)
+    run = await flow.get_run(run_id, store)
+    at_hand = {"id": run_id, "run": run, "store": store, "word": "go", "flow": flow, "None": None, "text id": "1"}
+    call = getattr(flow, verb)
+    right = {"signal": [("id", "store", "word"), ("id", "store", "text id")]}.get(verb, [("id", "store")])
+    if "run_id" not in inspect.signature(call).parameters:
+        right = [("store",)]
+    unclear = {}
+
+    for count in (0, 1, 2, 3):
+        for names in itertools.product(at_hand, repeat=count):
+            if names[: len(right[0])] in right and (verb == "signal" or count == len(right[0])):
+                continue
+            try:
+                await call(*(at_hand[name] for name in names))
+            except (pgqrs.ConfigError, TypeError) as error:
+                if not re.search(rf"\b{verb}\(|run_id must be|step name .* is not allowed", str(error)):
+                    unclear[names] = error
+            except BaseException as error:  # noqa: BLE001 - all of them are looked at
+                unclear[names] = error
+            else:
+                unclear[names] = "was taken"
+
+    assert unclear == {}

@@ -1,11 +1,15 @@
 """What people write by mistake, or at the edge, is refused with the way out, and never hangs or passes silently."""
 
 import asyncio
+import contextlib
 import gc
+import inspect
 import itertools
 import threading
+import warnings
 import weakref
 
+import anyio
 import pytest
 
 import pgqrs
@@ -44,6 +48,51 @@ async def test_a_verb_inside_the_body_of_a_step_is_refused_with_the_way_out(run,
     assert (done.status, done.attempt) == ("ERROR", 1)
     assert done.last_error.startswith("NotAllowedInStep: ")
     assert "before or after the step" in done.last_error
+
+
+async def test_a_decorated_step_inside_the_body_of_a_step_is_a_plain_call(run, store):
+    calls = []
+
+    @pgqrs.step(retry=pgqrs.RetryPolicy(max_attempts=5))
+    async def inner():
+        calls.append(1)
+        raise OSError("once")
+
+    async def body():
+        return await inner()
+
+    async def wrapped(ctx, params):
+        return await ctx.step("outer", body)
+
+    done = await run(wrapped, max_attempts=1)
+
+    assert (done.status, len(calls)) == ("ERROR", 1)
+    assert [step.step_id for step in await done.steps()] == ["outer"]
+
+
+async def test_what_the_body_of_a_step_emits_is_published_once_when_the_step_is_recorded(run, store, clock):
+    attempts = []
+
+    async def ship(ctx):
+        await ctx.emit("order.shipped", {"attempt": len(attempts)})
+        attempts.append(1)
+        if len(attempts) < 3:
+            raise OSError("the parcel fell")
+
+    async def handler(ctx, params):
+        await ctx.step("ship", ship, ctx, retry=pgqrs.RetryPolicy(max_attempts=3, base=1))
+        await ctx.sleep(60)
+
+    waiting = await run(handler)
+    seen = [(await pgqrs.admin(store).outbox.counts()).pending]
+    for _ in range(4):
+        clock.advance(60)
+        done = await run(handler, run_id=waiting.run_id)
+        seen.append((await pgqrs.admin(store).outbox.counts()).pending)
+
+    assert (done.status, len(attempts)) == ("SUCCESS", 3)
+    assert (seen[0], seen[-1]) == (0, 1)
+    assert [step.step_id for step in await done.steps()] == ["ship", "sleep"]
 
 
 async def test_recorded_answers_inside_a_step_are_plain_values(run, clock):
@@ -92,6 +141,52 @@ async def test_a_step_that_is_not_awaited_ends_the_run_in_error(run):
 
     assert done.status == "ERROR"
     assert "'charge' was called and not awaited" in done.last_error
+
+
+async def charge(amount: int) -> int:
+    return amount
+
+
+@pgqrs.step
+async def decorated(amount: int) -> int:
+    return amount
+
+
+MISWRITTEN = {
+    "a coroutine": (
+        lambda ctx: ctx.step("s", charge(5)),
+        "takes a function, got a coroutine",
+        "ctx.step('s', charge, a)",
+    ),
+    "a decorated step": (
+        lambda ctx: ctx.step("s", decorated(5)),
+        "takes a function, got",
+        "ctx.step('s', charge, a)",
+    ),
+    "a result": (lambda ctx: ctx.step("s", None), "takes a function, got None", "ctx.step('s', charge, a)"),
+    "the wrong order": (lambda ctx: ctx.step(charge, "s"), "takes the name first", "write ctx.step('s', charge)"),
+    "a lambda first": (lambda ctx: ctx.step(lambda: 1, "s"), "takes the name first", "write ctx.step('s', function)"),
+    "a transaction": (lambda ctx: ctx.transaction("s", charge(5)), "got a coroutine", "ctx.transaction('s', work)"),
+}
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+@pytest.mark.parametrize("mistake", MISWRITTEN)
+async def test_a_step_that_is_given_no_function_ends_the_run_at_once_with_the_way_out(run, mistake, kind):
+    ask, *said = MISWRITTEN[mistake]
+
+    async def handler(ctx, params):
+        await ask(ctx)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        done = await run(handler if kind == "async" else lambda ctx, params: ask(ctx))
+        gc.collect()
+
+    assert (done.status, done.attempt) == ("ERROR", 1)
+    assert done.last_error.startswith("PermanentError: ")
+    for each in said:
+        assert each in done.last_error
 
 
 async def test_a_context_that_outlives_its_run_refuses_every_verb(run):
@@ -356,3 +451,262 @@ async def test_nothing_keeps_an_execution_alive_when_its_pass_is_over(run):
     gc.collect()
 
     assert kept[0]() is None
+
+
+async def test_the_timeout_of_a_plain_function_covers_the_coroutine_that_it_returns(run):
+    async def handler(ctx, params):
+        try:
+            await ctx.step("slow", lambda: asyncio.Event().wait(), timeout=0.01)
+        except TimeoutError as error:
+            return str(error)
+
+    done = await asyncio.wait_for(run(handler), 10)
+
+    assert done.output() == "the step took longer than its timeout of 0.01 s"
+
+
+async def test_a_coroutine_that_a_plain_function_returns_too_late_is_closed(run):
+    may_return = threading.Event()
+    late = []
+
+    def slow():
+        may_return.wait(20)
+        late.append(asyncio.Event().wait())
+        return late[0]
+
+    async def handler(ctx, params):
+        try:
+            await ctx.step("slow", slow, timeout=0.01)
+        except TimeoutError:
+            may_return.set()
+            while not late or inspect.getcoroutinestate(late[0]) != inspect.CORO_CLOSED:
+                await asyncio.sleep(0)
+            return "closed"
+
+    done = await asyncio.wait_for(run(handler), 20)
+
+    assert done.output() == "closed"
+
+
+@pytest.mark.parametrize("as_task", [False, True])
+async def test_wait_for_of_asyncio_around_a_step_is_refused_in_every_pass(run, clock, as_task):
+    seen = []
+
+    async def slow():
+        await asyncio.sleep(0.2)
+        return "slow"
+
+    async def handler(ctx, params):
+        asked = ctx.step("slow", slow)
+        try:
+            seen.append(await asyncio.wait_for(asyncio.create_task(asked) if as_task else asked, 0.05))
+        except (TimeoutError, pgqrs.PermanentError) as error:
+            seen.append(type(error).__name__)
+        await ctx.sleep(60)
+
+    waiting = await run(handler)
+    clock.advance(60)
+    await run(handler, run_id=waiting.run_id)
+
+    assert len(seen) == 2
+    assert len(set(seen)) == 1
+
+
+def broken_off(pages):
+    async def loop():
+        async for _page in pages:
+            break
+
+    return loop()
+
+
+def failed_in(pages):
+    async def loop():
+        with contextlib.suppress(ValueError):
+            async for _page in pages:
+                raise ValueError("in the loop")
+
+    return loop()
+
+
+@pytest.mark.parametrize("leave", [broken_off, failed_in])
+async def test_a_step_of_a_generator_that_was_left_early_is_refused_with_the_way_out(run, clock, leave):
+    async def handler(ctx, params):
+        async def pages():
+            try:
+                for number in range(3):
+                    yield await ctx.step("page", int, number)
+            finally:
+                await ctx.step("close", lambda: "closed")
+
+        await leave(pages())
+        gc.collect()
+        await ctx.step("after", lambda: 1)
+        await ctx.sleep(60)
+
+    waiting = await run(handler)
+    clock.advance(60)
+    done = await run(handler, run_id=waiting.run_id)
+
+    assert (done.status, done.attempt) == ("ERROR", 1)
+    assert "contextlib.aclosing" in done.last_error
+
+
+async def test_a_generator_that_is_closed_by_aclosing_may_ask_for_steps(run, clock):
+    async def handler(ctx, params):
+        async def pages():
+            try:
+                for number in range(3):
+                    yield await ctx.step("page", int, number)
+            finally:
+                await ctx.step("close", lambda: "closed")
+
+        async with contextlib.aclosing(pages()) as found:
+            async for _page in found:
+                break
+        await ctx.sleep(60)
+        return "done"
+
+    waiting = await run(handler)
+    clock.advance(60)
+    done = await run(handler, run_id=waiting.run_id)
+
+    assert (done.status, done.output()) == ("SUCCESS", "done")
+
+
+async def test_a_thread_that_is_overdue_holds_up_no_run_of_another_database(run, tmp_path):
+    may_end = threading.Event()
+
+    async def slow(ctx, params):
+        try:
+            await ctx.step("s", may_end.wait, 60, timeout=0.05)
+        except TimeoutError:
+            return "overdue"
+
+    async def quick(ctx, params):
+        return await ctx.step("s", lambda: "quick", timeout=5)
+
+    try:
+        overdue = await run(slow)
+        async with pgqrs.connect(f"sqlite:///{tmp_path}/other.db") as other:
+            await other.create_workflow("flow")
+            run_id = await pgqrs.workflow("flow").trigger(None).execute(other)
+            worker = await pgqrs.consumer("w", 0, "flow").handler(quick).create(other)
+            await worker.run_until_idle()
+            await worker.close()
+            done = await pgqrs.workflow("flow").get_run(run_id, other)
+    finally:
+        may_end.set()
+
+    assert (overdue.output(), overdue.run_id) == ("overdue", done.run_id)
+    assert done.output() == "quick"
+
+
+@pytest.mark.parametrize("verb", ["emit", "map", "progress"])
+async def test_a_verb_that_is_not_awaited_ends_the_run_in_error(run, verb):
+    async def handler(ctx, params):
+        asked = {
+            "emit": lambda: ctx.emit("a"),
+            "map": lambda: ctx.map("flow", [1]),
+            "progress": lambda: ctx.progress(1),
+        }
+        forgotten = asked[verb]()
+        try:
+            return "done"
+        finally:
+            # So that Python does not warn of it too.
+            asyncio.get_running_loop().call_soon(forgotten.close)
+
+    done = await run(handler)
+
+    assert done.status == "ERROR"
+    assert f"'{verb}" in done.last_error
+    assert "put `await` before the call" in done.last_error
+
+
+def made_here():
+    class Unreadable(Exception):
+        """A class that a replay cannot find."""
+
+    return Unreadable
+
+
+@pytest.mark.parametrize(("option", "attempts"), [("give_up_on", 1), ("retry_on", 2)])
+async def test_a_policy_of_the_workflow_knows_a_class_that_comes_back_as_a_stand_in(store, clock, option, attempts):
+    unreadable = made_here()
+
+    def fails():
+        raise unreadable("no")
+
+    @pgqrs.workflow(name="strict", retry=pgqrs.RetryPolicy(**{option: (unreadable,)}))
+    async def strict(ctx, params=None):
+        await ctx.step("s", fails)
+
+    await store.create_workflow("strict")
+    worker = await pgqrs.worker("w").workflows({"strict": strict}).create(store)
+    run_id = await pgqrs.workflow("strict").trigger(None, max_attempts=2).execute(store)
+    for _ in range(2):
+        await worker.run_until_idle()
+        clock.advance(60)
+    await worker.close()
+
+    done = await pgqrs.workflow("strict").get_run(run_id, store)
+    assert (done.status, done.attempt) == ("ERROR", attempts)
+
+
+@pytest.mark.parametrize("scope", [anyio.move_on_after, anyio.fail_after])
+async def test_a_deadline_of_anyio_around_a_wait_is_refused(run, scope):
+    async def handler(ctx, params):
+        with scope(3600):
+            await ctx.wait_for("never")
+
+    done = await run(handler)
+
+    assert done.status == "ERROR", done.waiting_for
+    assert "does not last" in done.last_error
+
+
+async def test_a_scope_of_anyio_that_was_left_is_no_deadline(run):
+    async def handler(ctx, params):
+        with anyio.move_on_after(3600) as scope:
+            await ctx.step("s", lambda: 1)
+        await ctx.wait_for("go")
+        return scope.cancelled_caught
+
+    waiting = await run(handler)
+
+    assert (waiting.status, waiting.waiting_for) == ("PAUSED", "go")
+
+
+async def test_a_run_rests_while_its_handler_waits_in_a_task_group_of_anyio(run):
+    async def handler(ctx, params):
+        async with anyio.create_task_group() as group:
+            for _ in range(2):
+                group.start_soon(ctx.sleep, 60)
+
+    waiting = await asyncio.wait_for(run(handler), 8)
+
+    assert waiting.status == "PAUSED"
+
+
+async def test_a_keyboard_interrupt_in_a_steps_thread_is_the_steps_failure(run):
+    def fails():
+        raise KeyboardInterrupt("of the step's own code")
+
+    async def handler(ctx, params):
+        await ctx.step("s", fails)
+
+    done = await run(handler, max_attempts=1)
+
+    assert done.status == "ERROR"
+    assert "KeyboardInterrupt" in done.last_error
+
+
+async def test_an_object_with_an_async_call_is_an_async_handler(run):
+    class Order:
+        async def __call__(self, ctx, params=None):
+            return await ctx.step("s", lambda: 1)
+
+    done = await run(Order())
+
+    assert (done.status, done.output()) == ("SUCCESS", 1)

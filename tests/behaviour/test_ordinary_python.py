@@ -258,10 +258,14 @@ async def test_a_step_in_a_finally_block_does_not_park_the_retry(run, clock):
 
     async def handler(ctx, params):
         try:
-            await ctx.step("work", fails_once)
-            await ctx.step("more", lambda: effects.append("more"))
-        finally:
-            await ctx.step("clean up", lambda: effects.append("clean up"))
+            try:
+                await ctx.step("work", fails_once)
+                await ctx.step("more", lambda: effects.append("more"))
+            finally:
+                await ctx.step("clean up", lambda: effects.append("clean up"))
+        except OSError as error:
+            # Without this the run would not be retried: it has cleaned up.
+            raise pgqrs.TransientError("again") from error
         await ctx.sleep(60)
         return "done"
 
@@ -297,10 +301,10 @@ async def test_what_was_done_about_a_failed_branch_does_not_park_the_retry(run, 
                 async with asyncio.TaskGroup() as group:
                     for each in both:
                         group.create_task(each)
-        except BaseException:
+        except Exception as error:
             await asyncio.gather(branch("undo", lambda: effects.append("undo")))
             await ctx.step("tell", lambda: effects.append("tell"))
-            raise
+            raise pgqrs.TransientError("again") from error
         await ctx.step("ship", lambda: effects.append("ship"))
         await asyncio.gather(branch("pack", lambda: effects.append("pack")))
         await ctx.sleep(60)
@@ -460,7 +464,7 @@ async def test_a_retry_that_goes_well_is_not_parked_for_the_compensation_of_the_
             return await ctx.step("ship", ships)
         except OSError as error:
             await ctx.step("refund", lambda: effects.append("refund"))
-            raise RuntimeError("not shipped") from error
+            raise pgqrs.TransientError("not shipped") from error
 
     waiting = await run(handler)
     clock.advance(600)

@@ -13,7 +13,7 @@ import pytest
 import pgqrs
 from conftest import DSN, drop_schema
 from pgqrs.db.promoting import COPIED
-from pgqrs.db.queries import is_time
+from pgqrs.db.readable import is_time
 from pgqrs.engine import slots
 from rig.invariants import check_invariants
 
@@ -534,7 +534,9 @@ async def test_what_postgresql_does_not_take_stops_it_and_both_are_as_they_were(
     connection.execute("update pgqrs_workflow_runs set input = 'not json' where run_id = 2")
     connection.close()
 
-    with pytest.raises(pgqrs.PgqrsError, match="rows 1 to 2 of pgqrs_workflow_runs"):
+    with pytest.raises(
+        pgqrs.PgqrsError, match=r"pgqrs_workflow_runs.input in 1 row \(run_id 2\); nothing was copied"
+    ):
         await pgqrs.promote(config, target, clock=clock)
 
     assert not any((await on_the_server(target)).values())

@@ -89,3 +89,37 @@ async def test_a_step_that_failed_for_good_publishes_nothing(store, run):
 
     assert failed.status == "ERROR"
     assert await pgqrs.admin(store).outbox.unpublished() == []
+
+
+@dataclass
+class Row:
+    """A value whose own code raises: a row whose session is closed."""
+
+    number: int
+
+    def __getattribute__(self, name):
+        if name == "number":
+            raise RuntimeError("the session is closed")
+        return super().__getattribute__(name)
+
+
+class Declined(Exception):
+    def __init__(self, row):
+        super().__init__("declined")
+        self.row = row
+        self.code = 7
+
+
+async def test_an_error_with_an_attribute_that_cannot_be_read_keeps_its_class(run):
+    def fails():
+        raise Declined(Row(1))
+
+    async def handler(ctx, params):
+        try:
+            await ctx.step("pay", fails)
+        except Declined as error:
+            return error.code
+
+    done = await run(handler)
+
+    assert (done.status, done.output()) == ("SUCCESS", 7)

@@ -1,6 +1,7 @@
 """Restart: one transition, which reopens exactly what made the run fail."""
 
 import asyncio
+import concurrent.futures
 import re
 
 import pytest
@@ -321,3 +322,34 @@ async def test_all_failed_children_of_one_fan_out_are_healed_together(store, flo
     assert set(await failures.steps(parent.run_id)) == {
         "spawn", "spawn#2", f"result:{third}", f"result:{caught}",
     }  # fmt: skip
+
+
+class Slow(TimeoutError):
+    """A class of its own."""
+
+
+@pytest.mark.parametrize(
+    "error", [TimeoutError, Slow, asyncio.InvalidStateError, concurrent.futures.InvalidStateError, ConnectionError]
+)
+async def test_a_restart_runs_the_failed_step_of_a_plain_handler_again(run, clock, flow, store, error):
+    works = False
+    bodies = []
+
+    def body():
+        bodies.append(works)
+        if not works:
+            raise error("slow")
+        return "done"
+
+    def handler(ctx, params):
+        return ctx.step("ask", body, retry=pgqrs.RetryPolicy(max_attempts=2, base=1, jitter=0))
+
+    failed = await run(handler)
+    clock.advance(60)
+    failed = await run(handler, run_id=failed.run_id)
+    works = True
+    await flow.restart(failed.run_id, store)
+    done = await run(handler, run_id=failed.run_id)
+
+    assert failed.error["steps"] == ["ask"]
+    assert (done.status, bodies) == ("SUCCESS", [False, False, True])

@@ -1,6 +1,8 @@
 """`ctx.transaction`: an error of the user's function is the user's, whatever its class; a broken connection is not."""
 
 import asyncio
+import contextlib
+import gc
 import sqlite3
 
 import asyncpg
@@ -8,6 +10,7 @@ import pytest
 
 import pgqrs
 from pgqrs.db.queries import Query
+from pgqrs.durations import shown
 from rig.databases import database
 
 ERRORS = [
@@ -234,13 +237,167 @@ async def test_savepoints_are_the_users(attempt, ledger, amounts):
     assert await amounts() == [5]
 
 
-@pytest.mark.backends("sqlite", "turso")
-async def test_a_function_that_awaits_something_else_is_told_so(attempt):
+@pytest.fixture
+def replayed(run, clock):
+    """Runs `work` in a transaction whose error is caught, then two branches, of which one waits; gives the run."""
+
+    async def twice(work):
+        async def handler(ctx, params):
+            async def sleeps():
+                await ctx.sleep(60)
+
+            async def works():
+                await ctx.step("beside", lambda: 1)
+
+            with contextlib.suppress(ValueError):
+                await ctx.transaction("work", work)
+            await asyncio.gather(sleeps(), works())
+            return "done"
+
+        waiting = await run(handler)
+        clock.advance(61)
+        return await run(handler, run_id=waiting.run_id)
+
+    return twice
+
+
+async def test_a_transaction_that_failed_does_not_number_the_branches_after_it(replayed):
     async def work(tx):
-        await asyncio.sleep(0)
+        raise ValueError("declined")
+
+    done = await replayed(work)
+
+    assert (done.status, done.waiting_for) == ("SUCCESS", None)
+
+
+@pytest.mark.backends("postgres")
+async def test_tasks_of_the_users_function_do_not_number_the_branches_after_it(replayed):
+    async def work(tx):
+        await asyncio.gather(asyncio.sleep(0), asyncio.sleep(0))
+
+    done = await replayed(work)
+
+    assert (done.status, done.waiting_for) == ("SUCCESS", None)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("verb", ["execute", "fetch"])
+async def test_a_statement_that_is_not_awaited_is_an_error_and_nothing_is_written(attempt, ledger, amounts, verb):
+    async def work(tx):
+        await tx.execute(f"insert into {ledger} values (1, 5)")
+        getattr(tx, verb)(f"insert into {ledger} values (2, 6)")
+        return "done"
 
     calls, caught = await attempt(work)
+    gc.collect()
 
     assert calls == 1
-    assert isinstance(caught, RuntimeError)
-    assert "ctx.transaction" in str(caught)
+    assert type(caught) is pgqrs.PermanentError
+    assert str(caught) == (
+        f"tx.{verb}({shown(f'insert into {ledger} values (2, 6)')}) was not awaited: the transaction is rolled back; "
+        f"write `await tx.{verb}(...)`"
+    )
+    assert await amounts() == []
+
+
+async def test_a_statement_that_is_returned_instead_of_awaited_is_told_too(attempt, ledger, amounts):
+    async def work(tx):
+        return tx.execute(f"insert into {ledger} values (1, 5)")
+
+    _, caught = await attempt(work)
+
+    assert "was not awaited" in str(caught)
+    assert await amounts() == []
+
+
+async def test_a_function_that_is_not_async_is_refused(attempt, ledger, amounts, run):
+    def work(tx):
+        tx.execute(f"insert into {ledger} values (1, 5)")
+
+    async def handler(ctx, params):
+        return await ctx.transaction("work", work)
+
+    failed = await run(handler, max_attempts=1)
+
+    assert "must be an async function: write `async def work(tx)`" in failed.error["message"]
+    assert await amounts() == []
+
+
+async def test_a_plain_function_may_return_the_one_statement_it_has(run, ledger, amounts):
+    async def handler(ctx, params):
+        return await ctx.transaction("work", lambda tx: tx.execute(f"insert into {ledger} values (1, 5)"))
+
+    assert (await run(handler)).status == "SUCCESS"
+    assert await amounts() == [5]
+
+
+@pytest.mark.backends("postgres")
+@pytest.mark.parametrize("turns", [0, 1, 2])
+async def test_a_statement_left_in_a_task_is_an_error_too(attempt, ledger, amounts, turns):
+    tasks = []
+
+    async def work(tx):
+        tasks.append(asyncio.create_task(tx.execute(f"insert into {ledger} values (1, 5)")))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+    calls, caught = await attempt(work)
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert calls == 1
+    assert "was not awaited" in str(caught)
+    assert await amounts() == []
+
+
+async def waits(_tx):
+    await asyncio.sleep(0.001)
+
+
+async def gives_way(_tx):
+    await asyncio.sleep(0)
+
+
+async def has_a_deadline(tx):
+    async with asyncio.timeout(5):
+        await tx.fetch("select 1")
+
+
+@pytest.mark.backends("sqlite", "turso")
+@pytest.mark.parametrize("work", [waits, gives_way, has_a_deadline])
+async def test_awaiting_anything_but_the_transaction_names_the_rule_and_is_not_retried(run, ledger, amounts, work):
+    async def both(tx):
+        await tx.execute(f"insert into {ledger} values (1, 5)")
+        await work(tx)
+
+    async def handler(ctx, params):
+        await ctx.transaction("work", both)
+
+    done = await run(handler)
+
+    assert (done.status, done.attempt) == ("ERROR", 1)
+    assert "awaited something other than its transaction" in done.last_error
+    assert "do the rest in a step before it, and use that step's result" in done.last_error
+    assert await amounts() == []
+
+
+async def test_the_rest_is_done_in_a_step_before_the_transaction(run, ledger, amounts):
+    async def price():
+        await asyncio.sleep(0)
+        return 7
+
+    async def handler(ctx, params):
+        amount = await ctx.step("price", price)
+        await ctx.transaction("work", lambda tx: tx.execute(f"insert into {ledger} values (1, {amount})"))
+
+    assert (await run(handler)).status == "SUCCESS"
+    assert await amounts() == [7]
+
+
+@pytest.mark.backends("sqlite")
+async def test_a_runtime_error_of_the_users_function_stays_what_it_is(attempt):
+    async def work(tx):
+        raise RuntimeError("the oven is cold")
+
+    _, caught = await attempt(work)
+
+    assert type(caught) is RuntimeError

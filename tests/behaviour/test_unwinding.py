@@ -136,6 +136,38 @@ async def test_a_finally_that_awaits_a_branch_does_not_keep_the_run(run, clock):
     assert done.output() == "done"
 
 
+@pytest.mark.parametrize("how", ["waits", "loses its lease"])
+async def test_a_finally_on_the_way_out_does_nothing_and_runs_again(run, clock, how):
+    effects, begun, seen = [], [], []
+
+    def lose():
+        raise pgqrs.LeaseLost("run 1 was leased again")
+
+    async def handler(ctx, params):
+        async def clean():
+            await ctx.step("clean", lambda: effects.append("clean"))
+
+        begun.append(1)
+        lost = faults.injected(faults.at("before", "settling.commit", lose))
+        try:
+            if how == "waits":
+                await ctx.sleep(60)
+            else:
+                with lost if len(begun) == 1 else contextlib.nullcontext():
+                    await ctx.step("work", lambda: 1)
+        finally:
+            seen.extend(await asyncio.gather(clean(), return_exceptions=True))
+        return "done"
+
+    done = await worked_off(run, clock, handler)
+
+    assert (done.output(), effects, len(begun)) == ("done", ["clean"], 2)
+    # Nothing that a handler takes for an error of its own.
+    assert isinstance(seen[0], BaseException)
+    assert not isinstance(seen[0], Exception)
+    assert seen[1:] == [None]
+
+
 async def test_a_condition_whose_lock_a_waiting_branch_holds(run, clock):
     async def handler(ctx, params):
         condition, ready = asyncio.Condition(), []
@@ -403,6 +435,31 @@ async def test_a_run_that_is_being_put_to_rest_is_handed_back(live_store, pollin
     worker.hand_back()
     await asyncio.wait_for(task, 30)
     assert (await flow_.get_run(run_id, live_store)).status in ("PENDING", "PAUSED")
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_run_that_comes_to_rest_while_its_worker_is_closed_is_given_back(store, turns):
+    """Between the last step and the wait, at each turn of the event loop."""
+    await store.create_workflow("flow")
+
+    async def handler(ctx, params):
+        await ctx.step("early", lambda: 1)
+        await ctx.sleep(60)
+
+    async def cancel_the_worker():
+        working.cancel()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+    worker = await pgqrs.consumer("w", 0, "flow").handler(handler).create(store)
+    await flow_.trigger({}).execute(store)
+    with faults.injected(faults.at("after", "settling.commit", cancel_the_worker)):
+        working = asyncio.create_task(worker.run_until_idle())
+        with pytest.raises(asyncio.CancelledError):
+            await working
+        await worker.close()
+
+    assert [each.leased for each in await pgqrs.admin(store).workers()] == [0]
 
 
 @pytest.mark.parametrize("how", ["return", "raise"])

@@ -154,8 +154,21 @@ async def test_waiting_for_a_signal(store, run, clock):
     why = await found.why()
 
     assert (why.cause, why.sentence) == ("waiting_for_signal", "it waits for signal 'approve' since 1 min")
-    assert why.fix == f"pgqrs run signal {found.run_id} approve"
+    assert why.fix == f"pgqrs run approve {found.run_id}"
+    assert f"to decline: pgqrs run reject {found.run_id}" in why.evidence
     assert (why.until - clock.now()).total_seconds() == 540
+
+
+async def test_waiting_for_a_signal_whose_payload_is_not_known(store, run):
+    async def waiting(ctx):
+        await ctx.wait_for("paid")
+
+    found = await run(waiting)
+
+    why = await found.why()
+
+    assert why.fix == f"pgqrs run signal {found.run_id} paid PAYLOAD"
+    assert "PAYLOAD is the JSON that ctx.wait_for('paid') returns; leave it out for None" in why.evidence
 
 
 async def test_waiting_for_a_person(store, run):
@@ -168,7 +181,7 @@ async def test_waiting_for_a_person(store, run):
 
     assert why.cause == "waiting_for_person"
     assert why.sentence.endswith("approve the invoice")
-    assert why.fix == f"pgqrs run resume {found.run_id}"
+    assert why.fix == f"pgqrs run resume --step=pause --data=DATA {found.run_id}"
 
 
 async def test_paused_by_a_person(store, run):

@@ -22,7 +22,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, s
 import pgqrs
 from browser.filling import FLOWS, fill
 from pgqrs.api.store import Store
-from pgqrs.web import app
+from rig.http import opened
 
 T = TypeVar("T")
 CHROMIUM = os.environ.get("PGQRS_TEST_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
@@ -69,7 +69,7 @@ class Served:
 
     async def _serve(self) -> None:
         self.store: Store = await pgqrs.connect_with(self._config, install=True)
-        self.app = app(self.store, **self._options)
+        self.app = opened(self.store, **self._options)
         options = uvicorn.Config(self.app, port=0, log_level="error", timeout_graceful_shutdown=1, lifespan="off")
         self.server = uvicorn.Server(options)
         # Signals are the test runner's.

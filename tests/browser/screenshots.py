@@ -89,7 +89,12 @@ def main() -> None:
         os.chdir(folder)
         config = pgqrs.Config("sqlite:///demo.db")
         asyncio.run(_filled(config))
-        with Served(config, read_only=False) as served, sync_playwright() as playwright:
+        tokens = Path(folder) / "tokens"
+        with (
+            Served(config, read_only=False) as served,
+            Served(config, tokens=tokens) as door,
+            sync_playwright() as playwright,
+        ):
             browser = playwright.chromium.launch(
                 executable_path=CHROMIUM, args=["--no-sandbox", "--disable-background-networking", "--disable-gpu"]
             )
@@ -98,7 +103,7 @@ def main() -> None:
                 for theme, size, suffix in (("light", WIDE, ""), ("dark", WIDE, ""), ("light", PHONE, "-phone")):
                     context = browser.new_context(viewport=size, color_scheme=theme)
                     page = context.new_page()
-                    page.goto(served.url + path)
+                    page.goto((door if name == "login" else served).url + path)
                     page.wait_for_selector("html[data-ready]")
                     height = min(page.evaluate("document.documentElement.scrollHeight"), MOST_HEIGHT)
                     page.set_viewport_size({**size, "height": max(height, 400)})

@@ -136,7 +136,7 @@ def test_a_waiting_run_is_approved_with_a_comment(browse, served, execute, start
     execute()
     run = served.do(pgqrs.workflow("billing.refund").get_run(run_id, served.store))
 
-    assert run.output() == {"approved": True, "by": "local", "comment": "looks right"}
+    assert run.output() == {"approved": True, "comment": "looks right"}
     browser.check()
 
 

@@ -186,7 +186,7 @@ def test_a_page_that_follows_keeps_what_its_reader_does(browse, served):
 
 
 def test_a_server_that_only_shows_has_no_buttons(browse, filled):
-    with Served(filled) as served:
+    with Served(filled, read_only=True) as served:
         page = browse(served.url).open("/runs?q=status:error")
         page.locator("[data-open]").first.click()
         page.get_by_role("heading", level=1).wait_for()
@@ -209,11 +209,38 @@ def test_logging_in_with_a_token_and_out_again(browse, filled, tmp_path):
         page.get_by_label("Token").fill(token)
         page.get_by_role("button", name="Log in").click()
         page.wait_for_url("**/runs?q=status*")
-        [cookie] = page.context.cookies()
+        cookies = {each["name"]: each for each in page.context.cookies()}
         page.get_by_role("button", name="log out").click()
         page.get_by_label("Token").wait_for()
 
-        assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
-        assert page.context.cookies() == []
+        assert {(each["httpOnly"], each["sameSite"]) for each in cookies.values()} == {(True, "Strict")}
+        assert set(cookies) == {"pgqrs_session", "pgqrs_forms"}
+        assert [each["name"] for each in page.context.cookies()] == ["pgqrs_forms"]
         page.goto(served.url + "/runs")
         assert "/login" in page.url
+        # A copy of the cookie is worth nothing any more.
+        page.context.add_cookies([cookies["pgqrs_session"]])
+        page.goto(served.url + "/runs")
+        assert "/login" in page.url
+
+
+def test_the_printed_address_opens_the_dashboard(browse, filled, tmp_path):
+    from pgqrs.web.start_token import StartToken
+
+    start = StartToken()
+    with Served(filled, tokens=start, read_only=False) as served:
+        page = browse(served.url).open(f"/runs?q=status:error&token={start.token}")
+
+        assert page.url == f"{served.url}/runs?q=status%3Aerror"
+        page.locator("[data-open]").first.click()
+        page.get_by_role("heading", level=1).wait_for()
+
+        # As the demo opens it: from a file, whose link a browser takes for another site's.
+        link = tmp_path / "dashboard.html"
+        there = f"{served.url}/?token={start.token}"
+        link.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={there}">')
+        other = browse(served.url).page
+        other.goto(link.as_uri())
+        other.wait_for_url(f"{served.url}/")
+        other.get_by_role("heading", level=1).wait_for()
+        assert "/login" not in other.url

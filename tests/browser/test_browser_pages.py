@@ -7,6 +7,8 @@ from importlib import resources
 import pytest
 
 import pgqrs
+from browser.conftest import Served
+from pgqrs.web.start_token import StartToken
 
 PAGES = {
     "overview": "/",
@@ -65,11 +67,18 @@ def serious(page):
     ]
 
 
+@pytest.fixture(scope="module")
+def door(filled):
+    """A server that asks for a token: the others know everyone by the application around them."""
+    with Served(filled, tokens=StartToken()) as served:
+        yield served
+
+
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_loads_with_nothing_wrong_and_everybody_can_use_it(browse, places, axe, name):
+def test_a_page_loads_with_nothing_wrong_and_everybody_can_use_it(browse, places, axe, door, name):
     """In light and in dark, and on a phone."""
     # Without transitions: half way between two themes nothing has the contrast of either.
-    browser = browse(color_scheme="light", reduced_motion="reduce")
+    browser = browse(door.url if name == "login" else None, color_scheme="light", reduced_motion="reduce")
     page = browser.open(places[name])
     page.wait_for_selector("html[data-ready]")
     light = page.evaluate("getComputedStyle(document.body).backgroundColor")

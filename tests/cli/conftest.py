@@ -1,25 +1,9 @@
 """The command line within the test's process, on the test's database."""
 
-import asyncio
-import json
-from dataclasses import dataclass
-
 import pytest
-from typer.testing import CliRunner
 
-import pgqrs
-from pgqrs.cli import commands, failing, state
-
-
-@dataclass(frozen=True)
-class Said:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self):
-        return json.loads(self.out)
+from pgqrs.cli import commands
+from rig.command_line import invoke
 
 
 @pytest.fixture(scope="session")
@@ -36,13 +20,6 @@ def command(store, config, tree, monkeypatch):
     monkeypatch.setenv("PGQRS_ACTOR", "ann")
 
     async def run(*words, given=None):
-        monkeypatch.setattr(state, "_state", state.State())
-        done = await asyncio.to_thread(CliRunner().invoke, tree, [str(word) for word in words], input=given)
-        if isinstance(done.exception, pgqrs.PgqrsError):
-            told = "\n".join([done.stderr, *failing.words(done.exception)])
-            return Said(failing.code_of(done.exception), done.stdout, told)
-        if done.exception is not None and not isinstance(done.exception, SystemExit):
-            raise done.exception
-        return Said(done.exit_code, done.stdout, done.stderr)
+        return await invoke(tree, words, monkeypatch, given=given)
 
     return run

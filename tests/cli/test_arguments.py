@@ -1,5 +1,11 @@
 """What people type is bound to a workflow's parameters, and checked against them."""
 
+import re
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from uuid import UUID
+
 import pytest
 
 import pgqrs
@@ -89,6 +95,41 @@ async def test_what_does_not_fit_is_told_with_the_name(store, command, served, w
     assert await pgqrs.workflow("order").runs(store) == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "word", "told", "right"),
+    [
+        (Decimal, "lots", "must be a Decimal such as '12.50', got 'lots'", "12.50"),
+        (datetime, "tomorrow", "must be a datetime such as '2030-01-31T12:00:00Z', got 'tomorrow'", None),
+        (date, "31.1.2030", "must be a date such as '2030-01-31', got '31.1.2030'", "2030-01-31"),
+        (timedelta, "5m", "must be a timedelta such as 'PT90S', got '5m'", "PT90S"),
+        (UUID, "7", "must be a UUID such as '6f1f7d5c-2f0b-4f6e-9a51-0a4e3f0c9b7d', got '7'", None),
+        (Decimal | None, "lots", "must be a Decimal such as '12.50' or None, got 'lots'", "12.50"),
+    ],
+    ids=str,
+)
+async def test_a_text_that_stands_for_another_value_is_checked_with_the_name(
+    store, command, served, kind, word, told, right
+):
+    got = []
+
+    async def order(ctx, value, note: str = ""):
+        got.append(value)
+
+    order.__annotations__["value"] = kind
+    work = await served(order)
+    triggered = await command("run", "trigger", "order", f"value={word}")
+
+    assert triggered.code == 2
+    assert f"workflow 'order': 'value' {told}" in triggered.err
+    assert await pgqrs.workflow("order").runs(store) == []
+
+    # What the error shows is taken.
+    shown = right or re.search(r"such as '(.*?)'", triggered.err)[1]
+    assert (await command("run", "trigger", "order", f"value={shown}")).code == 0
+    await work()
+    assert isinstance(got[0], kind)
+
+
 async def test_a_run_is_shown_with_what_it_was_given(command, served):
     async def order(ctx, amount: int, currency: str = "EUR"): ...
 
@@ -96,3 +137,33 @@ async def test_a_run_is_shown_with_what_it_was_given(command, served):
     triggered = await command("run", "trigger", "order", "amount:=5", "-o", "json")
 
     assert triggered.json["input"] == {"amount": 5}
+
+
+async def test_a_name_that_is_no_parameter_is_named_though_the_workflow_takes_one_plain_value(command, served):
+    async def order(ctx, a: int) -> int:
+        return a
+
+    work = await served(order)
+    said = await command("run", "trigger", "order", "b:=5")
+    await work()
+
+    assert said.code != 0
+    assert "there is no parameter 'b'; it takes a" in said.err
+
+
+async def test_a_wrong_field_of_the_one_value_is_named_and_not_taken_for_a_parameter(command, served):
+    async def order(ctx, what: Wanted) -> int:
+        return what.amount
+
+    work = await served(order)
+    said = await command("run", "trigger", "order", "amount=lots")
+    await work()
+
+    assert said.code != 0
+    assert "amount" in said.err
+    assert "no parameter" not in said.err
+
+
+@dataclass
+class Wanted:
+    amount: int

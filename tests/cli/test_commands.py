@@ -38,7 +38,7 @@ def test_a_missing_schema_has_a_code_of_its_own(config):
     done = pgqrs_command("schema", "verify", PGQRS_DSN=config.dsn, PGQRS_SCHEMA=config.schema)
 
     assert done.returncode == 8
-    assert f"pgqrs install --schema {config.schema}" in done.stderr
+    assert f"pgqrs install --schema={config.schema}" in done.stderr
 
 
 def test_bad_usage_is_2():

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import signal
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -52,6 +53,35 @@ def test_without_a_terminal_it_plays_by_itself_and_ends_well(tmp_path):
     )
     assert "no invariant is broken" in said
     assert "\x1b" not in said
+
+
+def shown_on(page):
+    """The lines that a page shows of the demo."""
+    text = (Path(__file__).parent.parent.parent / page).read_text(encoding="utf-8")
+    [block] = [
+        each for each in re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL) if "SIGKILL" in each
+    ]
+    return [line for line in block.splitlines() if line != "..." and not line.startswith("$ ")]
+
+
+def test_the_pages_show_what_the_demo_prints(tmp_path):
+    with Program("demo", TMPDIR=str(tmp_path), PGQRS_TOKENS="") as program:
+        assert program.end() == 0, program.text
+
+    printed = program.text
+    for page in ("README.md", "docs/tutorial/two-minutes.md"):
+        lines = shown_on(page)
+        assert len(lines) == 9
+        for line in lines:
+            # Which facts share a line depends on when they were looked at; times, processes and numbers differ.
+            start, *facts = line.split("   ") if line.startswith("[") else [line]
+            for fact in facts or [""]:
+                text = re.escape(re.sub(r"^\[[\d:]+\] ", "", start)).replace(r"8Jq\.\.\.", r"\S+")
+                wanted = re.sub(r"\d+", r"\\d+", text) + (f"   .*{re.escape(fact)}" if fact else "")
+                assert re.search(wanted, printed), (page, wanted, printed)
+        history, *runs = [int(each) for each in re.findall(r"(?:history +|run )(\d+)", "\n".join(lines))]
+        # The history takes the first numbers.
+        assert history < min(runs) <= history + 3, page
 
 
 def test_nothing_of_it_stays_behind(tmp_path):

@@ -1,5 +1,9 @@
 """`pgqrs run ...` on every database."""
 
+import re
+import shlex
+from pathlib import Path
+
 import pytest
 
 import pgqrs
@@ -127,6 +131,79 @@ async def test_failed_children_are_retried(store, command):
     assert (again.code, "was restarted already" in again.err) == (5, True)
 
 
+def _of_the_tutorial():
+    """The `order` of the tutorial's page about approvals."""
+    page = (Path(__file__).parent.parent.parent / "docs/tutorial/approval.md").read_text(encoding="utf-8")
+    names = {"__name__": "approval_of_the_tutorial"}
+    exec(re.search(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL).group(1), names)
+    return names["order"]
+
+
+async def _advised(command, run_id):
+    """What `why` says to do, carried out as it is."""
+    line = (await command("run", "why", run_id)).out.splitlines()[-1].removeprefix("to get it going: ")
+    done = await command("--yes", *shlex.split(line)[1:])
+    assert done.code == 0, (line, done)
+    return line
+
+
+async def test_what_why_advises_gets_the_tutorials_order_approved(store, command, clock):
+    order = _of_the_tutorial()
+    worker = await pgqrs.worker("w").workflows({"order": order}).create(store)
+    run_id = await order.trigger("ann", ["tea", "cup", "pot"]).execute(store)
+    await worker.run_until_idle()
+
+    assert await _advised(command, run_id) == f"pgqrs run approve {run_id}"
+    await worker.run_until_idle()
+
+    assert (await order.get_run(run_id, store)).output() == "parcel for ann"
+    await worker.close()
+
+
+async def test_a_wrong_answer_is_asked_for_again_as_why_advises(store, command, clock):
+    order = _of_the_tutorial()
+    worker = await pgqrs.worker("w").workflows({"order": order}).create(store)
+    run_id = await order.trigger("ann", ["tea", "cup", "pot"], max_attempts=1).execute(store)
+    await worker.run_until_idle()
+    # None: not what the handler takes.
+    await command("run", "signal", run_id, "approval")
+    await worker.run_until_idle()
+    assert (await order.get_run(run_id, store)).status == "ERROR"
+
+    assert await _advised(command, run_id) == f"pgqrs run reset --from=wait_for:approval {run_id}"
+    await worker.run_until_idle()
+    assert await _advised(command, run_id) == f"pgqrs run approve {run_id}"
+    await worker.run_until_idle()
+
+    assert (await order.get_run(run_id, store)).output() == "parcel for ann"
+    await worker.close()
+
+
+async def test_a_wrong_answer_that_more_was_recorded_after_is_named_beside_the_restart(store, command, run_id):
+    async def handler(ctx, params):
+        await ctx.wait_for("amount")
+        await ctx.step("note", lambda: 1)
+        raise pgqrs.PermanentError("no")
+
+    await command("run", "signal", run_id, "amount", "5")
+    await _execute(store, handler)
+    said = await command("run", "why", run_id)
+
+    assert f"pgqrs run reset --from=wait_for:amount {run_id}" in said.out
+    assert said.out.splitlines()[-1] == f"to get it going: pgqrs run restart {run_id}"
+
+
+async def test_an_approval_beside_a_deadline_is_no_end_of_the_deadline(store, command, run_id):
+    async def handler(ctx, params):
+        return (await ctx.first(late=ctx.sleep(3600), answer=ctx.wait_for("approval"))).key
+
+    await _execute(store, handler)
+    await command("run", "approve", run_id)
+    await _execute(store, handler)
+
+    assert (await flow.get_run(run_id, store)).output() == "answer"
+
+
 async def test_a_signal_and_a_person_can_be_answered(store, command, run_id):
     async def handler(ctx, params):
         first = await ctx.wait_for("approve")
@@ -141,8 +218,8 @@ async def test_a_signal_and_a_person_can_be_answered(store, command, run_id):
 
     run = await flow.get_run(run_id, store)
     assert run.output() == [
-        {"approved": True, "by": "ann", "comment": "fine"},
-        {"approved": False, "by": "ann", "comment": None},
+        {"approved": True, "comment": "fine"},
+        {"approved": False, "comment": None},
     ]
     refused = await command("run", "approve", run_id)
     assert (refused.code, "waits for nobody" in refused.err) == (5, True)
@@ -225,3 +302,22 @@ async def test_options_stand_before_or_after_the_verb(command, run_id):
     after = await command("run", "list", "-o", "json")
 
     assert before.out == between.out == after.out
+
+
+async def test_the_error_of_a_step_is_one_line_in_a_table_and_whole_in_json(store, command, run_id):
+    def fails():
+        raise ValueError("no such customer\n" + "x" * 500)
+
+    async def handler(ctx, params):
+        try:
+            await ctx.step("charge", fails)
+        except ValueError:
+            return
+
+    await _execute(store, handler)
+    shown = (await command("run", "steps", run_id)).out.splitlines()
+    [whole] = (await command("run", "steps", run_id, "-o", "json")).json["items"]
+
+    assert len(shown) == 2
+    assert shown[1].endswith("ValueError: no such customer...")
+    assert "Traceback" in whole["error"]["traceback"]

@@ -105,7 +105,15 @@ def test_every_text_that_drives_a_search_has_its_plan_tested():
     ],
 )
 async def test_metrics_read_index_ranges_only(filled, name):
-    params = {"workflow_id": 1, "window": 3600.0, "most": 100, "queue_ids": [1], "levels": 100, "workflows": 100}
+    params = {
+        "workflow_id": 1,
+        "window": 3600.0,
+        "most": 100,
+        "queue_ids": [1],
+        "levels": 100,
+        "workflows": 100,
+        "after": "",
+    }
     nodes = await explained(filled, metrics._SQL[name], params)
 
     # The names of workflows, which are few, are sorted by their bytes; runs are counted for those within the limit.

@@ -17,7 +17,6 @@ MAY_ASK = {
     "http.py": "the same",
     "output.py": "the command line tells people how long ago something was",
     "rendering.py": "so does the dashboard",
-    "access.py": "until when a browser's session lasts: no database is asked for that",
     "tokens.py": "when a token was made, for people",
     "doctor_server.py": "compares it with the database's clock, which is the point",
     "filling.py": "the demo's past ends now",

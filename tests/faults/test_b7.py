@@ -110,12 +110,14 @@ async def test_a_parent_whose_childs_result_cannot_be_read_fails_and_the_worker_
 async def test_the_steps_of_a_long_run_cost_the_same_at_its_end_as_at_its_beginning(store, flow):
     count = 100_000 if os.environ.get("PGQRS_SOAK") else 150
     took = []
+    # Of this process alone where all of the work is done here: then a busy machine does not matter.
+    clock = time.perf_counter if store.config.backend == "postgres" else time.process_time
 
     async def handler(ctx):
         for n in range(count):
-            began = time.perf_counter()
+            began = clock()
             await ctx.step("work", lambda n=n: n)
-            took.append(time.perf_counter() - began)
+            took.append(clock() - began)
 
     run_id = await flow.trigger().execute(store)
     await worked(store, handler)

@@ -631,7 +631,7 @@ async def test_a_signal_whose_reply_was_lost_is_consumed_once(rig, lose_commit):
         rig.db, claim.fence, StepRecord("wait_for:go#2", 1, StepStatus.PAUSED), name="go"
     )
 
-    assert (first, second) == ((True, "1"), (True, "2"))
+    assert (first, second) == ((True, ("1", None)), (True, ("2", None)))
 
 
 @pytest.mark.row("B4.6")

@@ -3,11 +3,15 @@
 `make proof LAYERS=programs` runs thousands of programs on the engine.
 """
 
+import asyncio
+import contextlib
 import dataclasses
 
 import pytest
 
-from proof.programs import grammar, judge, oracle, shrink
+from pgqrs import LeaseLost
+from pgqrs.engine.signals import Halt
+from proof.programs import grammar, judge, kit, oracle, shrink
 from proof.programs.answers import Racy
 from proof.programs.bench import Divergence, faults_for
 from proof.programs.errors import KINDS, make, seen
@@ -40,12 +44,14 @@ from proof.programs.grammar import (
     size,
 )
 from proof.programs.handlers import Case
-from proof.programs.logs import Effect, Observation, Pass
+from proof.programs.logs import CUT, Effect, Observation, Pass
 from proof.programs.printing import as_test, compact, handler
 from proof.programs.results import Result, Row
+from proof.programs.walker import Walk
 
 ALWAYS = Fails("declined", 2)
 ONCE = Fails("declined", 2, times=1, value="second")
+LATER = Fails("transient", 2, times=1, value="second")
 
 
 def program(*body, **options):
@@ -144,6 +150,19 @@ def test_two_branches_that_fail_are_no_race_where_all_of_them_are_asked():
     assert oracle.ask(program(both)).outcome.result == ["g=[Declined, FileNotFoundError]"]
 
 
+def test_two_branches_that_fail_are_a_race_also_where_nobody_waits_for_them():
+    both = Gather("g", ((Step("a", ALWAYS),), (Step("b", Fails("os")),)))
+
+    with pytest.raises(Racy, match="branch 1"):
+        oracle.ask(program(Start("t", (both,)), Sleep("z", 100_000)))
+
+
+def test_a_branch_that_nobody_waits_for_may_be_cut_off_anywhere():
+    background = Start("t", (Step("a"), Sleep("y", 60), Step("b")))
+
+    assert oracle.ask(program(background, Step("c"), Sleep("z", 60))).outcome.status == "SUCCESS"
+
+
 def test_what_the_branches_of_a_failed_group_do_is_not_required():
     answer = oracle.ask(
         program(TryGroup((Group("t", ((Step("a", ALWAYS),), (Sleep("z"), Step("b")))),), Catch(("declined",))))
@@ -197,19 +216,46 @@ def test_a_map_raises_the_first_error_by_the_order_of_its_items():
 
 
 def test_two_statements_that_would_share_a_step_id_are_no_program():
-    compensated = Try((Step("a", ONCE),), (Catch((), (Step("b", Gives("undone")), Reraise())),))
+    compensated = Try((Step("a", LATER),), (Catch((), (Step("b", Gives("undone")), Reraise())),))
 
     with pytest.raises(Racy, match="same step id"):
         oracle.ask(program(compensated, Step("c"), attempts=2))
 
 
 def test_what_a_program_did_about_a_failure_stays_done_when_the_failure_is_healed():
-    compensated = Try((Step("a", ONCE),), (Catch((), (Step("b", called="undo"), Reraise())),))
+    compensated = Try((Step("a", LATER),), (Catch((), (Step("b", called="undo"), Reraise())),))
 
     answer = oracle.ask(program(compensated, Step("c"), attempts=2))
 
     assert answer.outcome.result == ["a=second", "c=1"]
     assert answer.most == {":a": 2, ":b": 1, ":c": 1}
+
+
+@pytest.mark.parametrize(
+    "about_it",
+    [
+        lambda undo: Try((Step("a", ONCE),), (Catch((), (undo, Reraise())),)),
+        lambda undo: Try((Step("a", ONCE),), (Catch((), (undo, Raise("os", chained="from"))),)),
+        lambda undo: Try((Step("a", ONCE),), final=(undo,)),
+        lambda undo: Try((Step("a", ONCE),), final=(Gather("g", ((undo,), ())),)),
+    ],
+    ids=["raises again", "raises another", "finally", "branches"],
+)
+def test_a_program_that_did_something_about_an_error_is_not_tried_again_with_it(about_it):
+    undone = oracle.ask(program(about_it(Step("b", called="undo")), attempts=3))
+    waited = oracle.ask(program(about_it(Sleep("z")), attempts=3))
+
+    assert (undone.outcome.status, undone.most) == ("ERROR", {":a": 1, ":b": 1})
+    assert (waited.outcome.status, waited.most) == ("SUCCESS", {":a": 2})
+
+
+def test_a_program_that_did_something_about_another_error_is_tried_again():
+    caught = Try((Step("a", ONCE),), (Catch((), (Step("b", called="undo"),)),))
+
+    answer = oracle.ask(program(caught, Step("c", Fails("os", times=1)), attempts=2))
+
+    assert answer.outcome.status == "SUCCESS"
+    assert answer.most == {":a": 1, ":b": 1, ":c": 2}
 
 
 def test_a_body_whose_first_result_is_lost_may_change_what_comes_of_a_program():
@@ -226,6 +272,21 @@ def test_what_a_lost_result_makes_needless_need_not_be_there():
 
     assert answer.rows == {":x": False}
     assert ":x" not in answer.required
+
+
+def test_a_transaction_whose_failure_may_be_what_is_recorded_need_not_leave_its_row():
+    handled = Try((Transact("x", ONCE),), (Catch(("declined",)),))
+
+    answer = oracle.ask_under_faults(program(handled, Step("b", Fails("permanent"))))
+
+    assert answer.rows == {":x": False}
+    assert ":x" in answer.required
+
+
+def test_a_transaction_that_commits_in_every_way_leaves_its_row():
+    answer = oracle.ask_under_faults(program(Transact("x", ONCE), Transact("y"), attempts=2))
+
+    assert answer.rows == {":x": True, ":y": True}
 
 
 def test_a_rerun_by_hand_of_what_is_handled_leaves_the_handler():
@@ -272,6 +333,13 @@ def test_every_statement_of_the_grammar_is_generated():
 
 
 # -- shrinking -------------------------------------------------------------------------------------------------------
+
+
+def test_the_instruments_get_programs_that_await_every_task():
+    task = Start("b1", (Step("s2"),))
+
+    assert kit.awaits_its_tasks(program(task, Join("b1")))
+    assert not kit.awaits_its_tasks(program(task))
 
 
 def test_a_failing_program_is_made_as_small_as_what_fails():
@@ -321,6 +389,20 @@ def test_another_outcome_is_told(result):
     assert told(result) == ["outcome"]
 
 
+@pytest.mark.parametrize(
+    ("body", "struck_last", "is_told"),
+    [(Fails("os"), True, False), (Fails("os"), False, True), (Gives(1), True, True)],
+    ids=["in the last attempt", "in another attempt", "but it succeeds"],
+)
+def test_a_run_may_end_for_its_worker_only_if_that_is_lost_in_the_last_attempt(result, body, struck_last, is_told):
+    result.case.program = program(Step("a", body), attempts=1)
+    result.case.passes[""] = []
+    result.rows[""] = result.rows[""]._replace(status="ERROR", output=None, last_error="worker_lost")
+    result.fault, result.struck, result.struck_last = Fault("kill", 9), True, struck_last
+
+    assert told(result) == ["outcome"] * is_told
+
+
 def test_a_value_that_changes_from_one_pass_to_the_next_is_told(result):
     result.case.passes[""].append(Pass({"": [Observation("a", 2)]}))
 
@@ -365,6 +447,85 @@ def test_a_row_that_is_there_twice_is_told(result):
     result.written[":a"] = 2
 
     assert told(result) == ["row"]
+
+
+def test_a_row_that_is_missing_though_the_handler_saw_its_value_is_told(result):
+    result.case.program = result.case.programs[""] = program(Transact("a", Gives(1)))
+    result.cancelled, result.rows[""] = True, result.rows[""]._replace(status="CANCELLED")
+    result.fault, result.struck = Fault("cancel", 9), True
+
+    assert told(result) == ["row"]
+    result.written[":a"] = 1
+    assert told(result) == []
+
+
+def test_an_event_that_is_missing_though_the_handler_saw_its_step_is_told(result):
+    result.case.program = result.case.programs[""] = program(Step("a", Gives(1), emits=True))
+
+    assert told(result) == ["event", "event"]
+    result.emitted[":a"] = 1
+    assert told(result) == []
+
+
+LENIENT = Gather("g", ((Step("b"),), (Return(),)), return_exceptions=True)
+
+
+async def walked(made, *answers):
+    """What the passes of a handler log whose verbs give these answers, one after the other."""
+    left = iter(answers)
+
+    class Verbs:
+        async def do(self, _node, _key, _frame):
+            answer = next(left)
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer
+
+        async def gather(self, branches, _node):
+            return await asyncio.gather(*(branch() for branch in branches), return_exceptions=True)
+
+    log = Pass()
+    with contextlib.suppress(asyncio.CancelledError):
+        await Walk(made, Verbs(), log, "").run()
+    return log
+
+
+async def test_signals_that_a_finally_gets_from_a_gather_on_its_way_out_are_no_values(result):
+    made = program(Try((Step("a", Gives(1)),), final=(LENIENT,)))
+    lost = LeaseLost("run 1 was leased again")
+
+    log = await walked(made, Halt(lost), Halt(lost))
+
+    assert log.seen == {}
+    assert log.on_the_way_out == [("", Observation("g", [CUT, []]))]
+
+
+async def test_signals_that_a_gather_gives_to_a_handler_are_told_unless_it_is_on_its_way_out(result):
+    log = await walked(program(Step("a"), LENIENT), 1, Halt(LeaseLost("run 1 was leased again")))
+
+    assert log.on_the_way_out == []
+    result.case.program = program(Step("a"), LENIENT)
+    result.case.passes[""] = [log]
+    assert "unforeseen" in told(result)
+
+
+@pytest.mark.parametrize(
+    ("observed", "is_told"),
+    [
+        ([CUT, []], False),
+        ([CUT, CUT], False),
+        ([CUT, seen(LeaseLost("run 1 was leased again"))], True),
+        ([CUT, [1]], True),
+        ([CUT], True),
+    ],
+)
+def test_whatever_else_a_gather_gives_on_the_way_out_must_be_what_it_always_gives(result, observed, is_told):
+    result.case.program = program(Step("a", Gives(1)), Try(final=(LENIENT,)))
+    result.rows[""] = result.rows[""]._replace(output='["a=1", "g=[[b=1], []]"]')
+    result.case.ledger.begin(Effect(":b", ":1"))
+    result.case.passes[""][0].on_the_way_out = [("", Observation("g", observed))]
+
+    assert told(result) == ["unforeseen"] * is_told
 
 
 def test_the_wrong_order_of_effects_is_told(result):

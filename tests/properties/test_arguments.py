@@ -1,10 +1,15 @@
 """Generated signatures and arguments: whatever way they take, the handler gets what a call would have given it."""
 
 import inspect
+import json
+from base64 import b64encode
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
@@ -292,6 +297,39 @@ def test_what_the_worker_would_refuse_is_refused_at_the_trigger(data):
 
     if not refused(handler):
         assert not refused(told)
+
+
+READABLE = (Decimal, datetime, date, time, timedelta, UUID, bytes)
+_written = (
+    st.decimals().map(str)
+    | st.datetimes(timezones=st.none() | st.just(UTC)).map(lambda each: each.isoformat())
+    | st.dates().map(str)
+    | st.times(timezones=st.none() | st.just(UTC)).map(lambda each: each.isoformat())
+    | st.uuids(allow_nil=True).map(str)
+    | st.timedeltas(timedelta(0), timedelta(days=9)).map(msgspec.to_builtins)
+    | st.binary(max_size=9).map(lambda each: b64encode(each).decode())
+    | st.sampled_from(
+        ["tomorrow", "12.5", "2026-01-31", "2026-01-31 12:00", "12:00", "5m", "PT5M", "", "NaN", "1e400"]
+    )
+    | st.text("0123456789-:TZ.PM+abcdef", max_size=12)
+)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(
+    kind=st.sampled_from(READABLE),
+    around=st.sampled_from([lambda kind: kind, lambda kind: kind | None, lambda kind: list[kind]]),
+    value=_written | st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False),
+)
+def test_texts_that_stand_for_other_values_are_checked_by_a_stored_schema_as_by_the_code(kind, around, value):
+    def flow(ctx, given): ...
+
+    flow.__annotations__["given"] = whole = around(kind)
+    handler = Handler.of("flow", flow)
+    told = stored_signature("flow", input_schema(handler))
+    text = json.dumps([value] if whole == list[kind] else value)
+
+    assert (told.misfit("given", text) is None) == (handler.misfit("given", text) is None)
 
 
 # -- through a database, and all that is on the way ----------------------------------------------------------

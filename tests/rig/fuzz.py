@@ -17,6 +17,7 @@ TEXTS = (
     "attr:a=b", "since:1h", "since:-1h", "since:99999999999d", "parent:99999999999999999999", "deleted:any", "key:\ud800",
     "1h", "24h", "7d", "1e9h", "2030-01-01", "2030-01-01T00:00:00Z", "0000-00-00", "9999-12-31T23:59:59Z",
     "0001-01-01T00:00:00+14:00", "* * * * *", "61 * * * *", "0 0 30 2 *", "*/0 * * * *", "UTC", "Mars/Olympus", "../UTC",
+    "*" * 254 + "Z", "a*" * 127, "workflow:" + "*a" * 120, "text:" + '"\\' * 500, "attr:a=1 " * 60, "x" * 20_000, "9" * 5_000,
     "cancel", "restart", "delete", "skip", "AAAAAAAAAAE=", "AAAAAAAAAAAAAAAAAAAAAA==", "\u202e\u200b", "NaN", "Infinity",
 )  # fmt: skip
 NUMBERS = (
@@ -34,6 +35,9 @@ NUMBERS = (
     2**63,
     -(2**63) - 1,
     10**30,
+    # Hashes to 0, as its multiples do.
+    2**61 - 1,
+    2 * (2**61 - 1),
     0.5,
     -0.0,
     1e-300,
@@ -113,6 +117,8 @@ class Fuzzer:
                     b"[" * 5000,
                     b'"\\ud800"',
                     b"1e999",
+                    json.dumps({"reason": "x" * 2_001}).encode(),
+                    json.dumps({"ids": list(range(1_001))}).encode(),
                 )
             )
         value = self._value(schema)
@@ -202,6 +208,7 @@ class Fuzzer:
                     "origin",
                     "content-type",
                     "content-length",
+                    "transfer-encoding",
                     "cookie",
                     "accept-encoding",
                     "authorization",

@@ -14,13 +14,17 @@ import httpx2
 
 from pgqrs.api.store import Store
 from pgqrs.db.queries import TABLES, Query
-from pgqrs.web import app, serving
+from pgqrs.web import Caller, Scope, app, serving
 from pgqrs.web.application import endpoints
 from pgqrs.web.routing import Endpoint
+from pgqrs.web.start_token import StartToken
 
 API = "/api/v1"
 # What shows that a request was made on purpose, where there is no token.
 ON_PURPOSE = {"x-pgqrs-request": "1"}
+# The token of every server that a test starts without others, and a header with it.
+TOKEN = "the-token-of-this-start"
+BEARER = f"Authorization: Bearer {TOKEN}\r\n".encode()
 # What stands in the paths of routes, where a test does not say.
 NAMED = {
     "run_id": "1",
@@ -32,10 +36,21 @@ NAMED = {
 }
 
 
+async def everyone(_request: Any) -> Caller:
+    """For tests of something else than who may ask."""
+    return Caller("local", frozenset(Scope))
+
+
+def opened(store: Store, **options: Any) -> Any:
+    """The application as everyone may use it, unless the test says who may."""
+    known = {} if options.get("tokens") is not None else {"authorize": everyone}
+    return app(store, **{**known, **options})
+
+
 def client(store: Store, *, headers: dict[str, str] | None = None, **options: Any) -> httpx2.AsyncClient:
     """Asks the application without a socket; by default it may act. An error that gets out of it is raised here."""
     options = {"read_only": False, **options}
-    transport = httpx2.ASGITransport(app(store, **options), client=("127.0.0.1", 5555))
+    transport = httpx2.ASGITransport(opened(store, **options), client=("127.0.0.1", 5555))
     return httpx2.AsyncClient(
         transport=transport, base_url="http://localhost", headers=ON_PURPOSE if headers is None else headers
     )
@@ -72,9 +87,9 @@ async def dump(store: Store) -> dict[str, list[str]]:
 
 @asynccontextmanager
 async def server(store: Store, **options: Any) -> AsyncIterator[int]:
-    """A real server in this process, on any free port; gives the port."""
+    """A real server in this process, on any free port; gives the port. Without tokens of the test's it takes TOKEN."""
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    options = {"actions": True, **options}
+    options = {"actions": True, "tokens": StartToken(TOKEN), **options}
     running = asyncio.create_task(serving.serve(store, port=0, ready=address.set_result, **options))
     waited = asyncio.ensure_future(address)
     await asyncio.wait({running, waited}, return_when=asyncio.FIRST_COMPLETED)
@@ -119,7 +134,8 @@ class Stream:
     async def open(cls, port: int, **headers: str) -> Stream:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         lines = [
-            f"{name.replace('_', '-')}: {value}" for name, value in {"Host": f"127.0.0.1:{port}", **headers}.items()
+            f"{name.replace('_', '-')}: {value}"
+            for name, value in {"Host": f"127.0.0.1:{port}", "Authorization": f"Bearer {TOKEN}", **headers}.items()
         ]
         writer.write("\r\n".join(["GET /stream HTTP/1.1", *lines, "", ""]).encode())
         made = cls(reader, writer)

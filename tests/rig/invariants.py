@@ -7,6 +7,7 @@ from collections.abc import Collection
 import pgqrs
 from pgqrs.clock import DatabaseClock
 from pgqrs.db import invariants, migrations
+from pgqrs.db.database import Database
 from pgqrs.db.drivers import open_driver
 from rig import guards
 
@@ -15,10 +16,15 @@ async def check_invariants(config: pgqrs.Config, *, broken: Collection[str] = ()
     """Raises AssertionError naming what is broken, and where; but for the invariants that the test breaks itself."""
     db = await open_driver(config, DatabaseClock())
     try:
-        if await migrations.version(db) != migrations.latest_version():
-            return
-        found = [str(each) for each in await invariants.check(db) if each.code not in broken]
-        found += await guards.fired(db)
+        await check_invariants_of(db, broken=broken)
     finally:
         await db.close()
+
+
+async def check_invariants_of(db: Database, *, broken: Collection[str] = ()) -> None:
+    """As `check_invariants`, on a database that is open."""
+    if await migrations.version(db) != migrations.latest_version():
+        return
+    found = [str(each) for each in await invariants.check(db) if each.code not in broken]
+    found += await guards.fired(db)
     assert not found, "\n".join(found)

@@ -160,7 +160,7 @@ async def test_steps_in_threads_of_a_plain_handler_replay_whichever_comes_first(
             first_is_done.wait(10)
             return ctx.step(order[1], lambda: order[1])
 
-        with ThreadPoolExecutor() as pool:
+        with ThreadPoolExecutor() as pool:  # pgqrs: ignore[PGQ106]
             done = sorted(f.result() for f in [pool.submit(first), pool.submit(second)])
         ctx.sleep(60)
         return done

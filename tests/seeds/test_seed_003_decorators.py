@@ -232,7 +232,7 @@ async def test_the_airflow_dag_runs_side_by_side_with_threads(admin, steps_of):
     @pgqrs.workflow
     def my_threaded_dag(ctx):
         print_date(ctx)
-        with ThreadPoolExecutor() as pool:
+        with ThreadPoolExecutor() as pool:  # pgqrs: ignore[PGQ106]
             for done in [pool.submit(sleep_step, ctx), pool.submit(templated_step, ctx)]:
                 done.result()
 

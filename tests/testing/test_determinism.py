@@ -8,6 +8,7 @@ import time
 import pytest
 
 import pgqrs as library
+from pgqrs.lint import lint_source
 from pgqrs.testing import assert_deterministic, replay
 from testing.orders import approve, basket, order, purchase
 
@@ -172,6 +173,35 @@ def test_a_run_that_is_parked_without_a_crash_is_not_deterministic():
 
     with pytest.raises(AssertionError, match=r"is not deterministic: .*asks for step 'work-2' where 'work-1'"):
         assert_deterministic(parked)
+
+
+DRIFTING = """
+import pgqrs
+
+passes = 0
+
+
+@pgqrs.workflow
+async def drifting(ctx):
+    global passes
+    passes += 1
+    await ctx.step("odd" if passes % 2 else "even", lambda: 1)
+    await ctx.sleep(60)
+"""
+
+
+def test_a_parked_run_names_both_causes_and_instruments_that_find_the_one_in_unchanged_code(pgqrs):
+    names = {"__name__": "drifting"}
+    exec(DRIFTING, names)
+    run = pgqrs.trigger(names["drifting"])
+    pgqrs.drain(skip_time=True)
+
+    assert run.is_parked
+    assert "its code has changed since, or does not do the same in every pass" in run.waiting_for
+    assert "`pgqrs lint` or pgqrs.testing.assert_deterministic" in run.waiting_for
+    assert {finding.code for finding in lint_source(DRIFTING)} == {"PGQ109"}
+    with pytest.raises(AssertionError, match="is not deterministic"):
+        assert_deterministic(names["drifting"])
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 import pgqrs
-from pgqrs.config import masked
+from pgqrs.dsn import masked
 
 
 def test_the_default_is_a_sqlite_file_here():
@@ -108,7 +108,7 @@ async def test_a_password_is_never_shown(dsn):
         ("tasks.db", "did you mean sqlite:///tasks.db"),
         ("postgresql+asyncpg://localhost/db", "postgresql://"),
         (5, "a DSN is text"),
-        ("sqlite:///x.db?mode=ro", "names no file"),
+        ("sqlite:///x.db?mode=ro", "options .* are not known; use sqlite:///file.db"),
     ],
 )
 def test_a_common_mistake_in_a_dsn_is_met_with_the_right_one(dsn, hint):

@@ -63,6 +63,14 @@ def test_the_page_shows_code_that_breaks_a_rule_and_code_that_does_not(code):
         ("PGQ106", "from concurrent.futures import ProcessPoolExecutor", "ProcessPoolExecutor()"),
         ("PGQ107", "import time", "time.sleep(5)"),
         ("PGQ108", "import asyncio", "await asyncio.wait(params, return_when=asyncio.FIRST_COMPLETED)"),
+        ("PGQ110", "from queue import PriorityQueue as Jobs", "jobs = Jobs()"),
+        ("PGQ110", "import queue", "jobs = queue.SimpleQueue()"),
+        ("PGQ111", "import asyncio", "await asyncio.wait_for(ctx.wait_for('go'), 5)"),
+        ("PGQ111", "import asyncio", "await asyncio.wait_for(ctx.step('a', fetch), timeout=5)"),
+        ("PGQ111", "import asyncio", "async with asyncio.timeout(5):\n        await ctx.step('a', fetch)"),
+        ("PGQ111", "from asyncio import timeout_at", "async with timeout_at(5):\n        await ctx.sleep(9)"),
+        ("PGQ111", "import anyio", "with anyio.move_on_after(5):\n        await ctx.sleep(9)"),
+        ("PGQ111", "import asyncio", "await asyncio.wait(params, timeout=5)"),
         ("PGQ201", "", "ctx.sleep(5)"),
         ("PGQ201", "", "return ctx.step('a', fetch)"),
         ("PGQ201", "", "later = ctx.step('a', fetch)"),
@@ -89,6 +97,10 @@ def test_found_under_whatever_name_it_was_imported(code, imports, line):
 @pytest.mark.parametrize(
     ("imports", "line"),
     [
+        ("import asyncio", "await ctx.step('a', lambda: asyncio.wait_for(fetch(), 5))"),
+        ("import asyncio", "gate = asyncio.Semaphore(3)"),
+        ("import asyncio", "await asyncio.wait(params)"),
+        ("import asyncio", "await asyncio.wait(params, timeout=None)"),
         # Given to a step, not called here.
         ("import time", "return await ctx.step('a', time.time)"),
         ("import time", "return await ctx.step('a', lambda: time.time())"),

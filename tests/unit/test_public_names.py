@@ -8,7 +8,7 @@ from pathlib import Path
 import pgqrs
 
 NAMES = """
-Admin AlreadyCompleted Clock Config ConfigError ConnectionFailed Consumer DatabaseClock DeadLetter ExecutionFailed
+Admin AlreadyCompleted Answer Clock Config ConfigError ConnectionFailed Consumer DatabaseClock DeadLetter ExecutionFailed
 IdempotencyConflict InvalidArguments InvalidTransition LeaseLost ManualClock Message NoActiveWorker NonDeterminism NotAllowedInStep NotFound NotRecorded OutcomeUnknown PauseError
 PayloadTooLarge PermanentError PgqrsError Producer QueueMetrics QueueNotFound RunCancelled RunDeleted RunNotFound RunStatus
 PyWorkflow RetryPolicy Run StepFailed Worker Workflow consumer discover_workflows poll_all step worker workflow workflow_decorator

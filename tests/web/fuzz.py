@@ -12,11 +12,17 @@ import time
 from pathlib import Path
 
 import pgqrs
-from pgqrs.web import RateLimit, app
+from pgqrs.web import RateLimit
+from pgqrs.web.lists import PAGE_CHARACTERS
 from rig.fuzz import Fuzzer
+from rig.http import opened
 
 # Beyond this much more than at the start, something is kept that should not be.
 MOST_GROWN_BYTES = 300 * 1024 * 1024
+# What an answer may have at most: the texts of a page, each character escaped, and what is around them.
+MOST_ANSWER_BYTES = 6 * PAGE_CHARACTERS + 4 * 2**20
+# Far more than any route takes here: what is slow in its input is slower than that.
+MOST_SECONDS = 60.0
 
 
 async def ask(application, request) -> tuple[int, bytes]:
@@ -68,10 +74,11 @@ async def furnish(store) -> None:
 
 async def fuzz(store, *, count: int, seed: int, tell=None) -> collections.Counter[int]:
     """How often each status was answered; raises with the request that got a 500, or made the application raise."""
-    application = app(store, read_only=False, rate=RateLimit(0))
+    application = opened(store, rate=RateLimit(0))
     fuzzer, statuses = Fuzzer(seed), collections.Counter()
     for number in range(count):
         request = fuzzer.request()
+        started = time.monotonic()
         try:
             status, answer = await ask(application, request)
         except Exception as error:
@@ -79,6 +86,8 @@ async def fuzz(store, *, count: int, seed: int, tell=None) -> collections.Counte
         statuses[status] += 1
         if status == 500 or status < 200:
             raise AssertionError(f"request {number} of seed {seed} got {status}: {request!r}: {answer!r}")
+        if len(answer) > MOST_ANSWER_BYTES or time.monotonic() - started > MOST_SECONDS:
+            raise AssertionError(f"request {number} of seed {seed} got {len(answer):,} bytes, late: {request!r}")
         if tell is not None and number % 5_000 == 4_999:
             tell(number + 1, statuses)
     return statuses

@@ -86,8 +86,8 @@ async def test_a_signal_reaches_the_run_that_waits_for_it(store, api, run_id, ex
 @pytest.mark.parametrize(
     ("answer", "result"),
     [
-        ({"approved": True, "comment": "fine"}, {"approved": True, "by": "local", "comment": "fine"}),
-        ({"approved": False}, {"approved": False, "by": "local", "comment": None}),
+        ({"approved": True, "comment": "fine"}, {"approved": True, "comment": "fine"}),
+        ({"approved": False}, {"approved": False, "comment": None}),
         ({"data": [1, 2]}, [1, 2]),
         ({"data": None}, None),
     ],
@@ -181,3 +181,11 @@ async def test_a_run_that_is_restarted_twice_answers_once(store, api, run_id):
 
     assert [each.status_code for each in answers] == [200, 409]
     assert "was restarted already" in answers[1].json()["detail"]
+
+
+@pytest.mark.parametrize("body", [{"action": "cancel"}, {"filter": "status:error"}])
+async def test_a_body_with_a_wrong_or_a_missing_field_names_the_fields(api, store, body):
+    answered = await api.post("/api/v1/bulk", json=body)
+
+    assert answered.status_code == 422
+    assert answered.json()["hint"] == "it takes verb, filter, dry_run, reason, everything"

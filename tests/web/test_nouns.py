@@ -155,7 +155,7 @@ async def test_a_schedule_from_making_it_to_removing_it(store, api):
     assert created["actor"] == "local"
     assert (await api.get(f"{API}/schedules/nightly/slots")).json() == {"items": []}
     assert (await api.delete(f"{API}/schedules/nightly")).json()["name"] == "nightly"
-    assert (await api.get(f"{API}/schedules")).json() == {"items": []}
+    assert (await api.get(f"{API}/schedules")).json() == {"items": [], "next_cursor": None}
 
 
 @pytest.mark.backends("sqlite")
@@ -220,11 +220,13 @@ async def test_failures_and_stats(store, api, execute):
     assert (await api.get(f"{API}/stats")).json()["runs"]["ERROR"] == {"count": 2, "capped": False}
 
 
-async def test_health_readiness_and_version_are_told_to_anybody(store, token_file, tokens):
+async def test_health_and_readiness_are_told_to_everyone_and_the_version_to_readers(store, token_file, tokens):
     async with http.client(store, tokens=token_file, headers={}) as api:
         assert (await api.get("/healthz")).json() == {"status": "ok"}
         assert (await api.get("/readyz")).json() == {"status": "ok"}
-        assert (await api.get("/version")).json()["schema_version"] > 0
+        assert (await api.get("/version")).status_code == 401
+        known = {"authorization": f"Bearer {tokens['read']}"}
+        assert (await api.get("/version", headers=known)).json()["schema_version"] > 0
         assert (await api.get("/healthz", headers={"authorization": "Bearer wrong"})).status_code == 200
 
 

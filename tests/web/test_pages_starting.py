@@ -7,8 +7,8 @@ import pytest
 
 import pgqrs
 from pgqrs.db.tables import workflows
-from pgqrs.web import app
 from pgqrs.web.pages.starting import fields_of
+from rig import http
 from rig.asgi import Browser
 
 
@@ -61,7 +61,7 @@ async def test_the_form_has_a_field_for_each_part_of_the_input(served):
 
 
 async def test_what_the_form_says_is_the_input(served):
-    browser = Browser(app(served, read_only=False))
+    browser = Browser(http.opened(served))
     page = await browser.get("/workflows/order")
     given = {"field.sku": "A1", "field.count": "2", "field.express": "true", "field.tags": '["x"]', "key": "k"}
     started = await browser.submit(page, "/workflows/order/trigger", **given)
@@ -82,7 +82,7 @@ async def test_what_the_form_says_is_the_input(served):
     ],
 )
 async def test_what_cannot_be_read_is_told_and_kept(served, given, told):
-    browser = Browser(app(served, read_only=False))
+    browser = Browser(http.opened(served))
     answered = await browser.submit(await browser.get("/workflows/order"), "/workflows/order/trigger", **given)
 
     assert answered.status == 422

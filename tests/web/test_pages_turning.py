@@ -4,8 +4,8 @@ import dataclasses
 import re
 
 import pgqrs
-from pgqrs.web import app
 from pgqrs.web.pages import outbox, queues
+from rig import http
 from rig.asgi import Browser
 
 flow = pgqrs.workflow("flow")
@@ -32,7 +32,9 @@ async def test_dead_letters_are_turned_page_by_page(store, monkeypatch, clock):
     async with await store.consumer("tasks") as consumer:
         assert len(await consumer.dequeue(5)) == 5
         clock.advance(3600)
-        found, back = await turned(Browser(app(store)), "/queues/tasks", r'id="dead"[\s\S]*?</section>')
+        found, back = await turned(
+            Browser(http.opened(store, read_only=True)), "/queues/tasks", r'id="dead"[\s\S]*?</section>'
+        )
     shown = [re.findall(r'<th scope="row" class="n">(\d+)</th>', part) for [part] in found]
 
     assert [[int(each) for each in part] for part in shown] == [ids[:2], ids[2:4], ids[4:]]
@@ -45,7 +47,7 @@ async def test_both_lists_of_the_outbox_are_turned_page_by_page(config, clock, m
     async with pgqrs.connect_with(published, install=True, clock=clock) as store:
         await store.create_workflow("flow")
         await flow.trigger_many(range(5)).execute(store)
-        browser = Browser(app(store))
+        browser = Browser(http.opened(store, read_only=True))
 
         waiting, back = await turned(browser, "/outbox", r">run (\d+)<")
         assert (waiting, back) == ([["1", "2"], ["3", "4"], ["5"]], ["/outbox"])
@@ -64,7 +66,7 @@ async def test_both_lists_of_the_outbox_are_turned_page_by_page(config, clock, m
 
 async def test_a_cursor_that_is_none_is_refused(store):
     await store.create_queue("tasks")
-    browser = Browser(app(store))
+    browser = Browser(http.opened(store, read_only=True))
 
     for address in ("/queues/tasks?dead=x", "/outbox?dead=x", "/outbox?unpublished=x", "/outbox?dead=a&dead=b"):
         assert (await browser.get(address)).status == 422, address

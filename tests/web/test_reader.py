@@ -8,10 +8,10 @@ import pytest
 from psycopg import sql
 
 import pgqrs
-from pgqrs.web import app, pages
+from pgqrs.web import pages
 from pgqrs.web.application import endpoints
 from rig.asgi import Browser
-from rig.http import filled
+from rig.http import filled, opened
 
 flow = pgqrs.workflow("flow")
 # They wait on purpose, or have no end; or need a query.
@@ -50,7 +50,7 @@ async def test_who_may_only_read_sees_every_page_and_every_list(store, reader):
     allow()
 
     async with pgqrs.connect_with(config) as seen:
-        browser = Browser(app(seen))
+        browser = Browser(opened(seen, read_only=True))
         answers = {}
         for endpoint in endpoints():
             if endpoint.method == "GET" and not endpoint.path.endswith(NOT_ASKED):
@@ -64,4 +64,6 @@ async def test_who_may_only_read_sees_every_page_and_every_list(store, reader):
     assert len(answers) > len(pages.ENDPOINTS) / 2
     # The run has not ended: its result is not there yet.
     assert answers.pop("/api/v1/runs/1/result") == 202
+    # The application that it is mounted into knows who asks: there is nothing to log in to here.
+    assert answers.pop("/login") == 403
     assert {path: status for path, status in answers.items() if status != 200} == {}

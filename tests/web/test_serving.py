@@ -8,11 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
+from urllib.parse import urlsplit
 
 import pytest
 
 import pgqrs
-from pgqrs.web import serving
+from pgqrs.web import connections, serving
 from rig import http
 from rig.http import filled, raw
 
@@ -32,7 +33,14 @@ def _serve(config, *options, **environment):
 async def _port(process):
     line = await asyncio.wait_for(asyncio.to_thread(process.stdout.readline), 60)
     assert line.startswith("http://127.0.0.1:"), line + process.stderr.read()
-    return int(line.rpartition(":")[2])
+    return urlsplit(line).port
+
+
+async def _opened(process):
+    """The port, and a header with the token of this start."""
+    line = await asyncio.wait_for(asyncio.to_thread(process.stdout.readline), 60)
+    parts = urlsplit(line.strip())
+    return parts.port, f"Authorization: Bearer {parts.query.removeprefix('token=')}"
 
 
 async def _happens(client, event):
@@ -50,10 +58,10 @@ async def test_an_address_that_others_reach_is_refused_without_tokens(store, con
     code, out, err = await _ended(_serve(config, "--host", "0.0.0.0"))
 
     assert (code, out) == (2, "")
-    assert "can be reached by others" in err
+    assert "can be reached from other machines" in err
     assert "--tokens" in err
     for host in ("::", "192.0.2.1", "jobs.example", "127.0.0.1.evil.example"):
-        with pytest.raises(pgqrs.ConfigError, match="can be reached by others"):
+        with pytest.raises(pgqrs.ConfigError, match="can be reached from other machines"):
             await serving.serve(store, host=host, port=0)
 
 
@@ -108,7 +116,8 @@ async def test_it_only_shows_unless_it_is_told_otherwise(store, config):
     for options, status in ((), b"403"), (("--actions",), b"200"):
         process = _serve(config, *options)
         try:
-            answer = await raw(await _port(process), post)
+            port, bearer = await _opened(process)
+            answer = await raw(port, post.replace(b"\r\n\r\n", f"\r\n{bearer}\r\n\r\n".encode()))
             assert answer.split()[1] == status
             assert b"server:" not in answer.lower()
         finally:
@@ -118,8 +127,8 @@ async def test_it_only_shows_unless_it_is_told_otherwise(store, config):
 
 async def test_it_ends_at_once_with_streams_open(store, config, listen):
     process = _serve(config)
-    port = await _port(process)
-    open_ones = [await listen(port) for _ in range(5)]
+    port, bearer = await _opened(process)
+    open_ones = [await listen(port, Authorization=bearer.partition(": ")[2]) for _ in range(5)]
 
     process.send_signal(signal.SIGTERM)
     code, _, err = await _ended(process)
@@ -167,7 +176,7 @@ async def test_a_request_without_a_host_is_refused(store):
     ],
 )
 async def test_headers_that_do_not_come_to_an_end_are_not_waited_for(store, monkeypatch, begin):
-    monkeypatch.setattr(serving, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.2)
     monkeypatch.setattr(serving, "KEEP_ALIVE_SECONDS", 3600)
     async with http.server(store) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -191,14 +200,14 @@ async def test_headers_that_do_not_come_to_an_end_are_not_waited_for(store, monk
 
 
 async def test_who_still_sends_when_the_end_is_said_loses_no_answer(store, monkeypatch):
-    monkeypatch.setattr(serving, "HEADER_SECONDS", 0.2)
-    end = serving._Protocol._end
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.2)
+    end = connections.GuardedConnection.end
 
     def end_with_a_byte_unread(protocol):
         client.send(b"X")
         end(protocol)
 
-    monkeypatch.setattr(serving._Protocol, "_end", end_with_a_byte_unread)
+    monkeypatch.setattr(connections.GuardedConnection, "end", end_with_a_byte_unread)
     async with http.server(store) as port:
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -211,8 +220,8 @@ async def test_who_still_sends_when_the_end_is_said_loses_no_answer(store, monke
 
 
 async def test_who_does_not_go_after_the_end_is_said_is_put_out(store, monkeypatch):
-    monkeypatch.setattr(serving, "HEADER_SECONDS", 0.2)
-    monkeypatch.setattr(serving, "LINGER_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "LINGER_SECONDS", 0.2)
     async with http.server(store) as port:
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.send(b"GET /healthz HT")
@@ -231,13 +240,16 @@ async def test_who_does_not_go_after_the_end_is_said_is_put_out(store, monkeypat
 
 
 async def test_a_slow_answer_is_no_slow_request(store, monkeypatch, listen):
-    monkeypatch.setattr(serving, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.2)
     await store.create_workflow("flow")
     await pgqrs.workflow("flow").trigger(None).execute(store)
     async with http.server(store) as port:
         stream = await listen(port)
         answer = await raw(
-            port, b"GET /api/v1/runs/1/result?wait=1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+            port,
+            b"GET /api/v1/runs/1/result?wait=1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+            + http.BEARER
+            + b"\r\n",
         )
         assert answer.startswith(b"HTTP/1.1 202")
         await store.create_queue("later")
@@ -248,8 +260,9 @@ async def test_a_body_that_does_not_come_is_not_waited_for(store, monkeypatch):
     monkeypatch.setattr("pgqrs.web.reading.BODY_SECONDS", 0.2)
     async with http.server(store) as port:
         request = (
-            b"POST /api/v1/runs HTTP/1.1\r\nHost: localhost\r\nX-Pgqrs-Request: 1\r\n"
-            b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+            b"POST /api/v1/runs HTTP/1.1\r\nHost: localhost\r\n"
+            + http.BEARER
+            + b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
         )
         answer = await raw(port, request)
 
@@ -275,7 +288,7 @@ async def test_headers_that_are_too_large_are_refused(store):
     ],
 )
 async def test_what_is_no_http_is_refused(store, request_, monkeypatch):
-    monkeypatch.setattr(serving, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.2)
     async with http.server(store) as port:
         answer = await raw(port, request_)
         assert b" 200 " not in answer
@@ -299,8 +312,9 @@ async def test_below_a_path_that_a_proxy_cuts_off(store):
     async with http.server(store, root_path="/pgqrs") as port:
         body = b'{"workflow": "flow"}'
         head = (
-            b"POST /api/v1/runs HTTP/1.1\r\nHost: localhost\r\nX-Pgqrs-Request: 1\r\nConnection: close\r\n"
-            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+            b"POST /api/v1/runs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+            + http.BEARER
+            + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
         )
         answer = await raw(port, head + body)
 

@@ -176,7 +176,9 @@ async def test_silence_is_broken_by_a_comment_and_a_revoked_token_hears_no_more(
 
 @pytest.mark.backends("sqlite")
 async def test_asking_for_the_head_alone_has_an_end(port):
-    answer = await http.raw(port, b"HEAD /stream HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    answer = await http.raw(
+        port, b"HEAD /stream HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + http.BEARER + b"\r\n"
+    )
 
     assert answer.startswith(b"HTTP/1.1 200")
     assert answer.endswith(b"\r\n\r\n")

@@ -5,6 +5,7 @@ import json
 import pytest
 
 import pgqrs
+from pgqrs.web.start_token import StartToken
 from rig import http
 
 RUNS = "/api/v1/runs"
@@ -166,6 +167,6 @@ async def test_a_host_that_is_not_ours_is_told_nothing(store, token_file, tokens
             assert (await api.get("/healthz", headers={"host": host})).status_code == 200, host
 
 
-async def test_names_that_others_can_reach_need_somebody_to_ask_who_they_are(store):
-    with pytest.raises(pgqrs.ConfigError, match="can be reached by others"):
-        http.client(store, hosts=["jobs.example"])
+async def test_names_that_others_can_reach_need_tokens_or_authorize(store):
+    with pytest.raises(pgqrs.ConfigError, match="can be reached from other machines"):
+        http.client(store, tokens=StartToken(), hosts=["jobs.example"])

@@ -96,7 +96,7 @@ async def test_a_token_that_may_only_trigger_reads_nothing(store, furnished, tok
         )
         signalled = await client.post(f"/api/v1/runs/{made.json()['run_id']}/signals/go")
 
-    assert (made.status_code, again.status_code, signalled.status_code) == (201, 200, 200)
+    assert (made.status_code, again.status_code, signalled.status_code) == (201, 200, 403)
     assert "s3cret" not in made.text + again.text + signalled.text
     assert set(made.json()) == {"run_id", "workflow", "idempotency_key", "created_at", "warnings"}
 

@@ -10,7 +10,7 @@ from pgqrs.db.healing import blames_children
 from pgqrs.db.tables import runs
 from pgqrs.db.tables.runs import RunRow
 from pgqrs.errors import ConfigError, InvalidTransition
-from pgqrs.names import signal_of
+from pgqrs.names import is_answered_by_people, signal_of
 from pgqrs.types import RunStatus, RunSummary, StepStatus
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ async def act(store: Store, run_id: int, action: str, **given: Any) -> None:
 async def answer_wait(store: Store, run_id: int, answer: Any, *, actor: str | None = None) -> None:
     """Gives a run what it waits for: a signal, or what its paused step returns."""
     facts = await why.facts(await store.ready(), run_id)
-    waits = [step.step_id for step in facts.steps if step.status is StepStatus.PAUSED]
+    paused = [step.step_id for step in facts.steps if step.status is StepStatus.PAUSED]
+    # Beside a deadline, as in ctx.first(ctx.sleep(60), ctx.wait_for("approval")), the answer is not the sleep's.
+    waits = sorted(paused, key=lambda step_id: not is_answered_by_people(step_id))
     if not waits:
         raise InvalidTransition(f"run {run_id} is {facts.status} and waits for nobody's answer")
     signal = signal_of(waits[0])

@@ -155,7 +155,7 @@ class Admin(SearchVerbs, MetricsVerbs):
         queue_id = (await queues.get(db, _named(queue))).queue_id
         if ids is None:
             total = 0
-            while page := await messages.dead_letters(db, queue_id, queue, limit=PURGE_BATCH):
+            while page := await messages.dead_letters(db, queue_id, queue, limit=PURGE_BATCH, cut=0):
                 total += (again := await messages.replay(db, queue_id, [letter.id for letter in page]))
                 if on_progress is not None:
                     on_progress(again)

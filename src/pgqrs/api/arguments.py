@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar
 
 from pgqrs.durations import shown
 from pgqrs.errors import ConfigError
+from pgqrs.retry import is_whole, policy_for
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 MOST_PER_CALL = 50_000
+# Reasons and the like stand in every list that shows their run; as long as the message of an error may be.
+MOST_TEXT = 2_000
 
 
 def checked_time(argument: str, value: datetime | None) -> datetime | None:
@@ -61,13 +64,32 @@ def checked_run_id(value: int) -> int:
     return checked_whole("run_id", value, least=0, most=2**63 - 1)
 
 
+# What people write for the name of a thing, and for its attempts.
+_NAMES = frozenset({"name", "id"})
+_ATTEMPTS = frozenset({"max_attempts", "attempts", "max_retries", "retries"})
+
+
+def unknown_option(decorator: str, options: Mapping[str, Any], known: Sequence[str], *, named_by: str) -> ConfigError:
+    """Return the error for an option that a decorator does not have; it shows what to write, where that is clear."""
+    option, value = next(iter(options.items()))
+    fix = f"it takes {', '.join(known[:-1])} and {known[-1]}"
+    if option in _NAMES and isinstance(value, str):
+        fix = f"write @pgqrs.{decorator}({named_by}={shown(value)})"
+    elif option in _ATTEMPTS and is_whole(value):
+        fix = f"write @pgqrs.{decorator}({policy_for(value)})"
+    return ConfigError(f"{decorator}() does not know {option!r}; {fix}")
+
+
 def in_order(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Make a method that takes a store tell the order of its arguments when the store stands elsewhere."""
-    taken = list(inspect.signature(verb).parameters.values())[1:]
+    signature = inspect.signature(verb)
+    taken = list(signature.parameters.values())[1:]
     place = [each.name for each in taken].index("store")
     words = [each.name if each.default is each.empty else f"{each.name}={each.default!r}" for each in taken]
     first_optional = next((n for n, each in enumerate(taken) if each.kind is each.KEYWORD_ONLY), len(taken))
     usage = f"{verb.__name__}({', '.join(words[:first_optional])})"
+    named = [f"{each.name}=" for each in taken if each.kind is each.KEYWORD_ONLY]
+    by_name = f"; by name {', '.join(named)}" if named else ""
 
     @functools.wraps(verb)
     async def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -77,6 +99,11 @@ def in_order(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine
         run_id = given[0] if place and given else kwargs.get("run_id")
         if isinstance(getattr(run_id, "run_id", None), int):
             raise ConfigError(f"{usage} takes the id of the run: pass run.run_id, not the run itself")
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            found = ", ".join(_kind(each) for each in given)
+            raise TypeError(f"{error}: write {usage}{by_name}, not ({found})") from None
         return await verb(*args, **kwargs)
 
     return call
@@ -109,3 +136,5 @@ def check_texts(**given: str | None) -> None:
             continue
         if not isinstance(value, str) or "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
             raise ConfigError(f"{argument} must be text without NUL and lone surrogates, not {str(value)[:60]!r}")
+        if len(value) > MOST_TEXT:
+            raise ConfigError(f"{argument} has {len(value):,} characters; use at most {MOST_TEXT:,}")

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
 
+import msgspec
+
 from pgqrs.api.actions import actions_of
+from pgqrs.api.stored import stored
+from pgqrs.db.history import EventRow
 from pgqrs.db.tables.runs import RunRow, StepRow
 from pgqrs.inputs import given_text
 from pgqrs.serialization import encode
@@ -22,16 +27,24 @@ from pgqrs.types import RunSummary, Schedule
 TEXTS: dict[type, frozenset[str]] = {
     RunRow: frozenset({"input", "output", "error", "attributes", "progress"}),
     StepRow: frozenset({"input", "output", "error"}),
+    EventRow: frozenset({"data"}),
 }
 # What runs are given is shown as the caller gave it, without the mark that it is stored with.
 INPUTS = frozenset({(RunRow, "input"), (Schedule, "params_text")})
 
 
-def body(thing: Any) -> Any:  # noqa: PLR0911 - a kind, a line
-    """A record, a list of them or a plain value as what `json.dumps` takes."""
+def body(thing: Any, *, raw: bool = False, cut: int | None = None) -> Any:  # noqa: C901, PLR0911 - a kind, a line
+    """A record, a list of them or a plain value as what `json.dumps` takes.
+
+    With `raw`, stored JSON stays the text that it is, for `msgspec.json.encode`. With `cut`, no text of a record has
+    more characters; `truncated` names those that had.
+    """
     match thing:
-        case None | bool() | int() | float():
+        case None | bool() | int():
             return thing
+        case float():
+            # JSON has neither infinity nor NaN.
+            return thing if math.isfinite(thing) else None
         case Enum():
             return thing.value
         case str():
@@ -41,37 +54,35 @@ def body(thing: Any) -> Any:  # noqa: PLR0911 - a kind, a line
         case timedelta():
             return thing.total_seconds()
         case dict():
-            return {str(body(key)): body(value) for key, value in thing.items()}
+            return {str(body(key)): body(value, raw=raw, cut=cut) for key, value in thing.items()}
         case list() | tuple() | set() | frozenset():
-            return [body(each) for each in thing]
+            return [body(each, raw=raw, cut=cut) for each in thing]
+        case msgspec.Raw():
+            return thing
     if dataclasses.is_dataclass(thing):
-        return _record(thing)
+        return _record(thing, raw=raw, cut=cut)
     return json.loads(encode(thing))
 
 
-def _record(thing: Any) -> dict[str, Any]:
+def _record(thing: Any, *, raw: bool, cut: int | None) -> dict[str, Any]:
     texts = TEXTS.get(type(thing), frozenset())
     found: dict[str, Any] = {}
+    truncated: list[str] = []
     for field in dataclasses.fields(thing):
         value = getattr(thing, field.name)
-        if (type(thing), field.name) in INPUTS:
-            found[field.name.removesuffix("_text")] = _stored(None if value is None else given_text(value))
-        elif field.name.endswith("_text"):
-            found[field.name.removesuffix("_text")] = _stored(value)
-        elif field.name in texts:
-            found[field.name] = _stored(value)
+        name = field.name.removesuffix("_text")
+        if cut is not None and isinstance(value, str) and len(value) > cut:
+            # The beginning of a text is no JSON any more, so it stands here as text.
+            found[name] = value[:cut]
+            truncated.append(name)
+        elif (type(thing), field.name) in INPUTS:
+            found[name] = stored(None if value is None else given_text(value), raw=raw)
+        elif name != field.name or name in texts:
+            found[name] = stored(value, raw=raw)
         else:
-            found[field.name] = body(value)
+            found[name] = body(value, raw=raw)
     if isinstance(thing, RunRow | RunSummary):
         found["allowed_actions"] = list(actions_of(thing))
+    if truncated:
+        found["truncated"] = truncated
     return found
-
-
-def _stored(text: str | None) -> Any:
-    """A stored text as it is; one that is broken as the text itself, so that people can see it."""
-    if text is None:
-        return None
-    try:
-        return json.loads(text)
-    except ValueError:
-        return {"$broken": text}

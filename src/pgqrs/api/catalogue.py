@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pgqrs.api.admin import admin
+from pgqrs.db import metrics
 from pgqrs.db.tables import workflows
 from pgqrs.names import checked_name
 
@@ -25,11 +26,12 @@ class WorkflowLine:
     paused: int
 
 
-async def workflow_lines(store: Store) -> list[WorkflowLine]:
-    """Every workflow, by name."""
-    live = {each.workflow: each for each in (await admin(store).stats()).live}
+async def workflow_lines(store: Store, *, limit: int = 2**31 - 1, after: str = "") -> list[WorkflowLine]:
+    """Every workflow, by name; or so many, from the one behind `after` on."""
+    db = await store.ready()
+    live = {each.workflow: each for each in await metrics.live_runs(db, limit=limit, after=after)}
     found = []
-    for each in await workflows.list_all(await store.ready()):
+    for each in await workflows.page(db, limit=limit, after=after):
         counts = live.get(each.name)
         numbers = (counts.pending.count, counts.running.count, counts.paused.count) if counts else (0, 0, 0)
         found.append(WorkflowLine(each.name, each.created_at, *numbers))

@@ -21,7 +21,7 @@ from pgqrs.engine.handling import Handling, Manner
 from pgqrs.engine.holder import Holder
 from pgqrs.engine.polling import Idling
 from pgqrs.errors import ConfigError, LeaseLost, PgqrsError
-from pgqrs.retry import RetryPolicy
+from pgqrs.retry import RetryPolicy, checked_policy
 
 log = logging.getLogger("pgqrs.queue")
 
@@ -161,13 +161,11 @@ class Consumer:
         Returns how many messages were handled; with `until_idle`, as soon as none is left.
         """
         self._check_open()
-        if not isinstance(retry, RetryPolicy | None):
-            raise ConfigError(f"retry must be a RetryPolicy, not {retry!r}")
         manner = Manner(
             concurrency=checked_whole("concurrency", concurrency, least=1, most=MOST_CONCURRENCY),
             lease_seconds=self._lease_seconds(lease_seconds),
             grace_seconds=checked_seconds(grace_seconds, "grace_seconds"),
-            retry=retry,
+            retry=checked_policy("process", retry),
             keep=keep,
             until_idle=until_idle,
         )

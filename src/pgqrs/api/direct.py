@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import secrets
 import threading
 import time
@@ -14,7 +16,7 @@ from pgqrs.api.trigger import new_runs
 from pgqrs.db import calls, claims, triggering
 from pgqrs.db.tables import workflows
 from pgqrs.db.triggering import NewRuns
-from pgqrs.engine import observing, process
+from pgqrs.engine import observing, process, threads
 from pgqrs.engine.arguments import encoded_inputs
 from pgqrs.engine.caller import DirectCall
 from pgqrs.engine.context import Context, current_context
@@ -27,6 +29,11 @@ from pgqrs.serialization import Encoded, decode, encode
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
     from pgqrs.api.workflow import DecoratedWorkflow
+
+log = logging.getLogger("pgqrs")
+
+# How late Ctrl-C may be heard.
+_LOOK_SECONDS = 0.1
 
 
 class RunContext:
@@ -184,21 +191,52 @@ async def _elsewhere(store: Store, call: Callable[[Store], Awaitable[Any]]) -> A
 
 
 def _from_plain_code(work: Coroutine[Any, Any, Any]) -> Any:
-    """A plain workflow, perhaps called from inside an event loop: its own loop in its own thread."""
+    """A plain workflow, perhaps called from inside an event loop: its own loop in its own thread.
+
+    Ctrl-C reaches the caller's thread alone. It cancels the work, which hands the run back, and is then raised.
+    """
     outcome: dict[str, Any] = {}
+    interrupted, ended = threading.Event(), threading.Event()
+
+    async def interruptible() -> Any:
+        outcome["cancel"] = asyncio.get_running_loop(), asyncio.current_task()
+        if interrupted.is_set():
+            work.close()
+            raise asyncio.CancelledError
+        return await work
 
     def run() -> None:
         try:
-            outcome["value"] = asyncio.run(work)
+            outcome["value"] = asyncio.run(interruptible())
         except BaseException as error:  # noqa: BLE001 - raised again by the caller
             outcome["error"] = error
+        finally:
+            ended.set()
 
-    thread = threading.Thread(target=run, name="pgqrs-direct")
-    thread.start()
-    thread.join()
+    try:
+        threading.Thread(target=run, name="pgqrs-direct").start()
+        # Not `join`: Python 3.11 takes a thread whose join was interrupted for one that has ended.
+        _wait_interruptibly(ended)
+    except BaseException:
+        interrupted.set()
+        if "cancel" in outcome:
+            loop, task = outcome["cancel"]
+            with contextlib.suppress(RuntimeError):  # its loop is closed: the work has ended
+                loop.call_soon_threadsafe(task.cancel)
+        _wait_interruptibly(ended)
+        if threads.are_busy():
+            log.warning("code of a handler still runs in a thread, and Python waits for it; Ctrl-C again ends that")
+        raise
     if "error" in outcome:
         raise outcome["error"]
     return outcome["value"]
+
+
+def _wait_interruptibly(event: threading.Event) -> None:
+    """A signal that comes just before the thread begins to wait does not wake it: one of ten Ctrl-C was not heard."""
+    is_main = threading.current_thread() is threading.main_thread()
+    while not event.wait(_LOOK_SECONDS if is_main else None):
+        pass
 
 
 # -- executing -----------------------------------------------------------------------------------------------

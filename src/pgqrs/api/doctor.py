@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from pgqrs.api import doctor_file, doctor_server
 from pgqrs.api.metrics import LIVE_LEASES
 from pgqrs.api.retention import retention
-from pgqrs.db import doctoring
+from pgqrs.db import doctoring, survey
 from pgqrs.db.tables import workflows
 from pgqrs.errors import PgqrsError, SchemaMismatch, SchemaNotInstalled
 from pgqrs.reports import DoctorFinding, DoctorReport, Level, QueueDepth, StoreStats
+from pgqrs.shell import command, quoted
 from pgqrs.types import ENDED, WorkerInfo, WorkerStatus
 from pgqrs.words import lasting
 
@@ -46,6 +47,7 @@ async def examine(admin: Admin, *, verify: bool) -> DoctorReport:
         if any(each.code in ("database", "schema") and each.level is Level.BAD for each in findings):
             # Nothing else can be asked, or be believed.
             return DoctorReport(tuple(findings))
+    findings += await _unreadable(admin, whole=verify)
     if verify:
         findings += [finding async for finding in _invariants(admin)]
     return DoctorReport(tuple(findings))
@@ -106,7 +108,7 @@ def _workers(alive: Sequence[WorkerInfo], silent: Sequence[WorkerInfo]) -> Docto
         Level.WARN,
         f"{len(silent)} worker(s) never said goodbye and have been silent for three leases: {ids}",
         "they were killed, or cannot reach the database; what they held comes back with its lease",
-        f"pgqrs worker release {holding[0].worker_id}" if holding else "pgqrs worker list",
+        command("worker release", holding[0].worker_id) if holding else command("worker list"),
     )
 
 
@@ -123,7 +125,7 @@ async def _unserved(admin: Admin, stats: StoreStats, alive: Sequence[WorkerInfo]
         Level.BAD,
         f"work is due and no live worker takes it: {_some([f'{each.queue} ({each.ready:,})' for each in left])}",
         f"the oldest waits for {lasting(first.oldest_ready_age_seconds or 0)}",
-        "pgqrs worker run APP" if first.queue in known else f"start a consumer of queue {first.queue!r}",
+        command("worker run APP") if first.queue in known else f"start a consumer of queue {quoted(first.queue)}",
     )
 
 
@@ -152,7 +154,7 @@ async def _without_code(admin: Admin, stats: StoreStats, alive: Sequence[WorkerI
         Level.BAD,
         f"workers take runs of {_some(found)} by their prefix and have no code for them",
         "after no_handler_grace_seconds such a run ends in ERROR",
-        "pgqrs worker run APP  # with the code",
+        command("worker run APP"),
     )
 
 
@@ -165,7 +167,7 @@ def _paused(stats: StoreStats) -> DoctorFinding:
         Level.WARN,
         f"paused, with work in them: {_some([each.queue for each in held])}",
         "nothing is taken from them until they are resumed",
-        f"pgqrs queue resume {held[0].queue}",
+        command("queue resume", held[0].queue),
     )
 
 
@@ -178,7 +180,7 @@ def _dead_letters(stats: StoreStats) -> DoctorFinding:
         Level.WARN,
         f"messages that were tried too often: {_some([f'{each.queue} ({each.dead:,})' for each in dead])}",
         "nobody takes them again by itself",
-        f"pgqrs queue dead {dead[0].queue}",
+        command("queue dead", dead[0].queue),
     )
 
 
@@ -213,7 +215,7 @@ async def _schedules(admin: Admin, stats: StoreStats) -> list[DoctorFinding]:
                 Level.BAD,
                 f"the last look at these schedules failed: {_some([each.name for each in broken])}",
                 first.last_error,
-                f"pgqrs schedule get {first.name}",
+                command("schedule get", first.name),
             )
         )
     if late:
@@ -246,11 +248,37 @@ async def _retention(admin: Admin, stats: StoreStats) -> DoctorFinding:
     )
 
 
+async def _unreadable(admin: Admin, *, whole: bool) -> list[DoctorFinding]:
+    """Rows that were written past the library; the newest of each table, unless all are to be verified."""
+    found = await survey.unreadable(await admin.store.ready(), whole=whole)
+    if not found:
+        looked_at = "every row" if whole else f"the newest {survey.NEWEST:,} rows of each table"
+        return [DoctorFinding("unreadable", Level.OK, f"{looked_at} can be read")]
+    return [
+        DoctorFinding(
+            "unreadable",
+            Level.BAD,
+            f"these cannot be read: {_some([str(each) for each in columns])}",
+            "they were written past pgqrs, by hand or by a client with SQL; they are shown as unreadable, and runs "
+            "with such a row may end in ERROR or never begin",
+            f"in SQL, and look again: {columns[0].fix}",
+        )
+        for columns in _by_table(found)
+    ]
+
+
+def _by_table(found: Sequence[survey.Unreadable]) -> list[list[survey.Unreadable]]:
+    tables: dict[str, list[survey.Unreadable]] = {}
+    for each in found:
+        tables.setdefault(each.table, []).append(each)
+    return list(tables.values())
+
+
 async def _invariants(admin: Admin) -> AsyncIterator[DoctorFinding]:
     report = await admin.check_invariants()
     for violation in report:
         why = "see docs/reference/invariants.md; the rows that it names are the evidence"
-        yield DoctorFinding("invariants", Level.BAD, str(violation), why, f"pgqrs explain {violation.code}")
+        yield DoctorFinding("invariants", Level.BAD, str(violation), why, command("explain", violation.code))
     if not report:
         yield DoctorFinding("invariants", Level.OK, f"all that can be judged holds ({len(report.unjudged)} cannot)")
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pgqrs.api.arguments import MOST_PER_CALL, checked_batch, checked_whole
+from pgqrs.api.search import OnProgress
 from pgqrs.db import hints
 from pgqrs.db.tables import outbox
 from pgqrs.engine.outbox import source_of
@@ -39,20 +40,28 @@ class OutboxAdmin:
         source = source_of(self._store.config)
         return await outbox.dead(db, limit=checked_batch("limit", limit), after=after, source=source)
 
-    async def replay(self, event_ids: Sequence[int] | None = None) -> int:
+    async def replay(self, event_ids: Sequence[int] | None = None, *, on_progress: OnProgress = None) -> int:
         """Dead events (all, or those with the `event_id`s given) start anew; returns how many.
 
-        They come after what their run has published meanwhile: order is kept among what is not dead.
+        They come after what their run has published meanwhile: order is kept among what is not dead. `on_progress` is
+        told how many more start anew.
         """
         db = await self._store.ready()
         total = 0
+
+        async def start_anew(ids: Sequence[int]) -> int:
+            again = await outbox.replay(db, ids)
+            if on_progress is not None:
+                on_progress(again)
+            return again
+
         if event_ids is None:
-            while page := await outbox.dead(db, limit=_BATCH, after=None, source=""):
-                total += await outbox.replay(db, [event.event_id for event in page])
+            while page := await outbox.dead(db, limit=_BATCH, after=None, source="", cut=0):
+                total += await start_anew([event.event_id for event in page])
         else:
             given = [checked_whole("event_ids", each, least=0, most=2**63 - 1) for each in event_ids]
             for start in range(0, len(given), MOST_PER_CALL):
-                total += await outbox.replay(db, given[start : start + MOST_PER_CALL])
+                total += await start_anew(given[start : start + MOST_PER_CALL])
         if total:
             db.hints.announce([hints.OUTBOX])
         return total

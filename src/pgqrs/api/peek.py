@@ -7,8 +7,10 @@ import json
 from typing import TYPE_CHECKING
 
 from pgqrs.api.arguments import checked_batch
+from pgqrs.api.cursors import MOST_CURSOR
 from pgqrs.clock import from_microseconds, microseconds
 from pgqrs.db import peeking
+from pgqrs.db.database import WHOLE
 from pgqrs.db.peeking import FIRST, Place
 from pgqrs.db.tables import queues
 from pgqrs.errors import ConfigError
@@ -25,13 +27,13 @@ class MessagePage(list[QueuedMessage]):
     next_cursor: str | None = None
 
 
-async def peek(store: Store, queue: str, *, limit: int, cursor: str | None) -> MessagePage:
+async def peek(store: Store, queue: str, *, limit: int, cursor: str | None, cut: int = WHOLE) -> MessagePage:
     db = await store.ready()
     found = await queues.get(db, checked_name("queue", queue))
     most = checked_batch("limit", limit)
     after = FIRST if cursor is None else _from_cursor(cursor)
     # One more than asked for tells whether there is a next page.
-    messages = await peeking.peek(db, found.queue_id, queue, limit=most + 1, after=after)
+    messages = await peeking.peek(db, found.queue_id, queue, limit=most + 1, after=after, cut=cut)
     page = MessagePage(messages[:most])
     page.next_cursor = _to_cursor(page[-1]) if len(messages) > most else None
     return page
@@ -45,6 +47,8 @@ def _to_cursor(last: QueuedMessage) -> str:
 
 def _from_cursor(cursor: str) -> Place:
     try:
+        if len(cursor) > MOST_CURSOR:
+            raise ValueError(cursor)
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         exhausted, priority, moment, message_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
         numbers = (priority, moment, message_id)

@@ -44,7 +44,7 @@ class Inlet:
         ids = await messages.enqueue(self._db, self._queue_id, new)
         if not ids:
             # The queue was deleted since; perhaps one of the same name has taken its place.
-            self._queue_id = (await queues.get(self._db, self.queue)).queue_id
+            self._queue_id = (await queues.get_for_messages(self._db, self.queue)).queue_id
             ids = await messages.enqueue(self._db, self._queue_id, new)
             if not ids:
                 raise QueueNotFound(self.queue)

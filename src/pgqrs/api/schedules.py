@@ -26,7 +26,7 @@ from pgqrs.engine.binding import Signature, input_text, storable
 from pgqrs.engine.cron import Cadence
 from pgqrs.engine.loop import Loop
 from pgqrs.engine.registry import Handler
-from pgqrs.engine.scheduler import Scheduler, cadence_of, next_after
+from pgqrs.engine.scheduler import MOST_CATCH_UP, Scheduler, cadence_of, next_after
 from pgqrs.engine.schemas import stored_signature
 from pgqrs.errors import ConfigError
 from pgqrs.names import checked_name
@@ -40,9 +40,6 @@ log = logging.getLogger("pgqrs.scheduler")
 
 Overlap = Literal["skip", "queue", "cancel", "allow"]
 CatchUp = Literal["none", "last", "all"]
-
-# What one transaction triggers at most after an absence.
-MOST_CATCH_UP = 1_000
 
 
 class ScheduleOptions(TypedDict, total=False):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pgqrs.api.arguments import check_texts, checked_batch, checked_run_id, checked_whole
 from pgqrs.api.cursors import from_cursor, to_cursor
 from pgqrs.db import history, lifecycle, search
+from pgqrs.db.database import WHOLE
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import OUTBOX
 from pgqrs.db.tables import runs, workflows
@@ -17,7 +18,7 @@ from pgqrs.db.tables.runs import RunRow
 from pgqrs.errors import ConfigError, ConnectionFailed, InvalidTransition, NotFound, PgqrsError
 from pgqrs.filters import RunFilter
 from pgqrs.reports import BulkReason, BulkResult, CappedCount, FailureGroup
-from pgqrs.serialization import decode
+from pgqrs.serialization import readable
 from pgqrs.types import ENDED, Event, RunStatus, RunSummary, Step
 
 if TYPE_CHECKING:
@@ -81,8 +82,9 @@ class SearchVerbs:
         moment = RunFilter(created_after=since).created_after
         if moment is None:
             raise ConfigError("since must be a datetime or a timedelta, not None")
-        groups, capped = await search.failures(await self._store.ready(), moment, most=MOST_FAILURES)
-        found = FailureList(groups[: checked_batch("limit", limit)])
+        most = checked_batch("limit", limit)
+        groups, capped = await search.failures(await self._store.ready(), moment, most=MOST_FAILURES, limit=most)
+        found = FailureList(groups)
         found.capped = capped
         return found
 
@@ -218,15 +220,18 @@ async def rows_of(
     before = search.NEWEST if cursor is None else from_cursor(cursor, 1)[0]
     prepared = await search.prepared(db, wanted)
     read = await search.run_ids(db, prepared, limit=checked_batch("limit", limit) + 1, before=before)
-    found, last = search.cut(read, limit)
+    found, last = search.split(read, limit)
     rows = await runs.several(db, found) if found else []
     return rows, None if last is None else to_cursor(last)
 
 
-async def page_of(store: Store, wanted: RunFilter, *, limit: int, cursor: str | None) -> SummaryPage:
-    """A page of runs and where the next begins."""
+async def page_of(
+    store: Store, wanted: RunFilter, *, limit: int, cursor: str | None, cut: int = WHOLE
+) -> SummaryPage:
+    """A page of runs and where the next begins; of texts only the first `cut` characters."""
     before = search.NEWEST if cursor is None else from_cursor(cursor, 1)[0]
-    found, last = await search.page(await store.ready(), wanted, limit=checked_batch("limit", limit), before=before)
+    most = checked_batch("limit", limit)
+    found, last = await search.page(await store.ready(), wanted, limit=most, before=before, cut=cut)
     page = SummaryPage(found)
     page.next_cursor = None if last is None else to_cursor(last)
     return page
@@ -242,9 +247,9 @@ async def steps_of(store: Store, run_id: int) -> list[Step]:
             step_id=row.step_id,
             ordinal=row.ordinal,
             status=row.status,
-            input=_decoded(row.input),
-            output=_decoded(row.output),
-            error=_decoded(row.error),
+            input=readable(row.input),
+            output=readable(row.output),
+            error=readable(row.error),
             attempts=row.attempts,
             started_at=row.started_at,
             completed_at=row.completed_at,
@@ -264,7 +269,7 @@ async def events_of(store: Store, run_id: int, *, limit: int = 100, after: int =
     if not rows:
         await runs.get(db, run_id)
     return [
-        Event(row.event_id, row.run_id, row.event_type, _decoded(row.data), row.actor, row.created_at) for row in rows
+        Event(row.event_id, row.run_id, row.event_type, readable(row.data), row.actor, row.created_at) for row in rows
     ]
 
 
@@ -292,10 +297,6 @@ def _bulk_filter(
 async def _counted(db: Driver, wanted: RunFilter) -> CappedCount:
     number = await search.count(db, wanted, most=MOST_COUNTED + 1)
     return CappedCount(min(number, MOST_COUNTED), number > MOST_COUNTED)
-
-
-def _decoded(text: str | None) -> Any:
-    return None if text is None else decode(text)
 
 
 def _outcome(error: PgqrsError) -> str:

@@ -70,9 +70,9 @@ class Store:
         db.hints.announce([CATALOGUE])
 
     async def producer(self, queue: str) -> Producer:
-        """Puts messages into the queue."""
+        """Puts messages into the queue; refuses a workflow's, whose messages are its runs."""
         db = await self.ready()
-        found = await queues.get(db, checked_name("queue", queue))
+        found = await queues.get_for_messages(db, checked_name("queue", queue))
         inlet = self._inlets.get(found.queue_id)
         if inlet is None:
             inlet = self._inlets[found.queue_id] = Inlet(db, queue=found.name, queue_id=found.queue_id)

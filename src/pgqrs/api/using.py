@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable
 from typing import Any, Protocol, Unpack, overload
 
-from pgqrs.api.arguments import checked_run_id
+from pgqrs.api.arguments import check_texts, checked_run_id
 from pgqrs.api.producer import EnqueueOptions, new_messages
 from pgqrs.api.trigger import TriggerOptions, new_runs
 from pgqrs.config import Config
@@ -72,7 +72,7 @@ class Enlistment:
         new = new_messages(self._config, payloads, **options, many=many)
         if not new:
             return []
-        found = await queues.get(self._db, queue)
+        found = await queues.get_for_messages(self._db, queue)
         ids = await messages.enqueue(self._db, found.queue_id, new)
         if not ids:
             raise QueueNotFound(queue)
@@ -95,10 +95,13 @@ class Enlistment:
             origin.made(run_ids)
         return run_ids[0]
 
-    async def signal(self, run_id: int, name: str, payload: Any = None) -> None:
+    async def signal(self, run_id: int, name: str, payload: Any = None, *, actor: str | None = None) -> None:
         """Sends a run a signal, when your transaction commits."""
         text = encode(payload, max_bytes=self._config.max_payload_bytes)
-        await lifecycle.signal(self._db, checked_run_id(run_id), name=checked_step_name(name), payload=text)
+        check_texts(actor=actor)
+        await lifecycle.signal(
+            self._db, checked_run_id(run_id), name=checked_step_name(name), payload=text, actor=actor
+        )
 
 
 class BlockingEnlistment:
@@ -123,5 +126,5 @@ class BlockingEnlistment:
     ) -> int:
         return drive(self._enlistment.trigger(workflow, params, idempotency_key=idempotency_key, **options))
 
-    def signal(self, run_id: int, name: str, payload: Any = None) -> None:
-        drive(self._enlistment.signal(run_id, name, payload))
+    def signal(self, run_id: int, name: str, payload: Any = None, *, actor: str | None = None) -> None:
+        drive(self._enlistment.signal(run_id, name, payload, actor=actor))

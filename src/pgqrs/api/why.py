@@ -7,14 +7,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pgqrs.api.metrics import LIVE_LEASES
+from pgqrs.clock import is_readable
 from pgqrs.db import why as db_why
-from pgqrs.db.healing import blames_children, culprits_in
+from pgqrs.db.healing import blames_children, compensations_in, culprits_in
 from pgqrs.db.lifecycle import PUT_AWAY_SECONDS
 from pgqrs.db.why import Facts, OpenStep
 from pgqrs.errors import SerializationError
-from pgqrs.names import signal_of
+from pgqrs.names import is_answered_by_people, is_pause, signal_of
 from pgqrs.reports import Why
 from pgqrs.serialization import decode
+from pgqrs.shell import command
 from pgqrs.types import ENDED, RunStatus, StepStatus
 from pgqrs.words import lasting
 
@@ -42,7 +44,7 @@ def _obstacles(facts: Facts, *, live_within: float) -> Iterator[Why]:
             facts,
             "deleted",
             f"it was deleted at {_time(facts.deleted_at)}",
-            fix=f"pgqrs run restore {facts.run_id}",
+            fix=command("run restore", facts.run_id),
         )
         return
     if facts.status in ENDED:
@@ -56,7 +58,7 @@ def _obstacles(facts: Facts, *, live_within: float) -> Iterator[Why]:
             facts,
             "queue_paused",
             f"its queue {facts.queue!r} is paused since {_time(facts.queue_paused_at)}",
-            fix=f"pgqrs queue resume {facts.queue}",
+            fix=command("queue resume", facts.queue),
         )
     yield from _nobody(facts, live_within)
     yield from _waiting(facts)
@@ -74,7 +76,7 @@ def _ended(facts: Facts) -> Why:
         case RunStatus.CANCELLED:
             cancelled = [child for child in facts.failed_children if child[2] is RunStatus.CANCELLED]
             verb = "retry-children" if cancelled else "restart"
-            fix = f"pgqrs run {verb} {facts.run_id}"
+            fix = command(f"run {verb}", facts.run_id)
             return _why(facts, "cancelled", f"it was cancelled at {at}", _ends(cancelled), fix=fix)
     evidence = [f"last error: {facts.last_error}"] if facts.last_error else []
     culprits = culprits_in(facts.error, facts.last_error)
@@ -82,12 +84,46 @@ def _ended(facts: Facts) -> Why:
     evidence += [f"step {step_id!r} failed" for step_id in failed if culprits is None or step_id in culprits]
     if blames_children(facts.error, facts.last_error):
         evidence += _ends(facts.failed_children)
-        fix = f"pgqrs run retry-children {facts.run_id}"
+        fix = command("run retry-children", facts.run_id)
         return _why(facts, "failed", f"it has ended in ERROR at {at}", evidence, fix=fix)
+    if compensations := compensations_in(facts.error):
+        # A restart would run the failed step again beside its refund.
+        evidence += [f"not retried: the workflow ran {', '.join(map(repr, compensations))} because of the error"]
+        fix = command("run reset", facts.run_id)
+        return _why(facts, "failed", f"it has ended in ERROR at {at}", evidence, fix=fix)
+    return _failed(facts, at, evidence, is_blameless=culprits == frozenset())
+
+
+def _failed(facts: Facts, at: str, evidence: list[str], *, is_blameless: bool) -> Why:
+    """What a restart is for. `is_blameless`: no step failed."""
     if facts.last_error == "worker_lost":
         sentence = f"it is a dead letter since {at}: its worker was lost in every attempt"
-        return _why(facts, "dead_letter", sentence, evidence, fix=f"pgqrs run restart {facts.run_id}")
-    return _why(facts, "failed", f"it has ended in ERROR at {at}", evidence, fix=f"pgqrs run restart {facts.run_id}")
+        return _why(facts, "dead_letter", sentence, evidence, fix=command("run restart", facts.run_id))
+    if is_blameless and facts.last_error != "no_handler_registered":
+        return _failed_by_itself(facts, at, evidence)
+    return _why(facts, "failed", f"it has ended in ERROR at {at}", evidence, fix=command("run restart", facts.run_id))
+
+
+def _failed_by_itself(facts: Facts, at: str, evidence: list[str]) -> Why:
+    """The handler raised, and raises again for as long as its code and what is recorded stay the same."""
+    answers = [step_id for step_id in facts.completed if is_answered_by_people(step_id)]
+    restart = command("run restart", facts.run_id)
+    sentence = f"it has ended in ERROR at {at}"
+    evidence = [
+        *evidence,
+        "no step failed: the handler itself raised, and a restart replays the same recorded values",
+    ]
+    if not answers:
+        return _why(facts, "failed", sentence, [*evidence, "fix the code first"], fix=restart)
+    # With nothing recorded after it, the answer is the last thing that the handler was given.
+    again = command("run reset", facts.run_id, **{"from": answers[0]})
+    if facts.completed[0] == answers[0]:
+        evidence.append(f"the last of them is the answer to {answers[0]!r}: the reset asks for it again")
+        return _why(
+            facts, "failed", sentence, [*evidence, f"if the code was wrong, fix it, then: {restart}"], fix=again
+        )
+    evidence.append(f"fix the code first; or, if the answer to {answers[0]!r} was wrong, ask for it again: {again}")
+    return _why(facts, "failed", sentence, evidence, fix=restart)
 
 
 def _ends(children: Iterable[tuple[int, str, RunStatus]]) -> list[str]:
@@ -113,7 +149,7 @@ def _nobody(facts: Facts, live_within: float) -> Iterator[Why]:
     """Nobody could take it, even if it were due."""
     wanting = [server for server in facts.servers if server.wants(facts.workflow)]
     alive = [server for server in wanting if server.silent_seconds <= live_within]
-    start = f"pgqrs worker run YOUR_APP  # with code for {facts.workflow!r}"
+    start = command("worker run YOUR_APP")
     if not wanting:
         others = sorted({name for server in facts.servers for name in server.handlers})
         served = [f"workers serve {', '.join(others[:10])}"] if others else ["no worker at all is registered"]
@@ -140,13 +176,13 @@ def _waiting(facts: Facts) -> Iterator[Why]:
         yield _why(
             facts,
             "parked",
-            f"it is parked since {for_long}: its code asks for other steps than are on record",
+            f"parked for {for_long}: its code asks for different steps than the ones recorded",
             [label.removeprefix(PARKED)],
-            fix=f"deploy the code that it was started with, or: pgqrs run reset {facts.run_id}",
+            fix=command("run reset", facts.run_id),
         )
     elif paused and waits_in > PUT_AWAY_SECONDS:
         sentence = f"somebody paused it {for_long} ago: {label}"
-        yield _why(facts, "paused", sentence, fix=f"pgqrs run resume {facts.run_id}")
+        yield _why(facts, "paused", sentence, fix=command("run resume", facts.run_id))
     elif paused and facts.children:
         yield _children(facts)
     elif paused:
@@ -175,7 +211,7 @@ def _children(facts: Facts) -> Why:
     evidence = [f"run {run_id} of {workflow!r} is {status}" for run_id, workflow, status in facts.children]
     many = "20 or more" if len(facts.children) == 20 else str(len(facts.children))
     sentence = f"it waits for {many} of its children to end"
-    return _why(facts, "waiting_for_children", sentence, evidence, fix=f"pgqrs run why {facts.children[0][0]}")
+    return _why(facts, "waiting_for_children", sentence, evidence, fix=command("run why", facts.children[0][0]))
 
 
 def _wait_of(facts: Facts, for_long: str) -> Why:
@@ -192,10 +228,26 @@ def _wait_of(facts: Facts, for_long: str) -> Why:
     signals = [name for step in waits if (name := signal_of(step.step_id)) is not None]
     if signals:
         sentence = f"it waits for signal {', '.join(map(repr, signals))} since {for_long}"
-        fix = f"pgqrs run signal {facts.run_id} {signals[0]}"
+        if _asks_for_approval(signals[0]):
+            evidence.append(f"to decline: {command('run reject', facts.run_id)}")
+            fix = command("run approve", facts.run_id)
+        else:
+            evidence.append(f"PAYLOAD is the JSON that ctx.wait_for({signals[0]!r}) returns; leave it out for None")
+            fix = command("run signal", facts.run_id, signals[0], "PAYLOAD")
         return _why(facts, "waiting_for_signal", sentence, evidence, fix=fix, until=until)
     sentence = f"it waits for a person since {for_long}: {facts.waiting_for}"
-    return _why(facts, "waiting_for_person", sentence, evidence, fix=f"pgqrs run resume {facts.run_id}", until=until)
+    fix = command("run resume", facts.run_id)
+    pauses = [step.step_id for step in waits if is_pause(step.step_id)]
+    if pauses:
+        # Without the step's name the run looks again, and waits on.
+        evidence.append("DATA is the JSON that ctx.pause returns; leave --data out for None")
+        fix = command("run resume", facts.run_id, step=pauses[0], data="DATA")
+    return _why(facts, "waiting_for_person", sentence, evidence, fix=fix, until=until)
+
+
+def _asks_for_approval(signal: str) -> bool:
+    """Is it a yes or no? Only its name tells: what the handler makes of the payload is not recorded."""
+    return "approv" in signal.lower()
 
 
 def _failure(step: OpenStep) -> str:
@@ -216,7 +268,7 @@ def _until(step: OpenStep) -> datetime | None:
 
 
 def _time(moment: datetime | None) -> str:
-    return "an unknown time" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+    return "an unknown time" if moment is None or not is_readable(moment) else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _why(

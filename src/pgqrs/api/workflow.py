@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import logging
 import uuid
 from collections.abc import Callable, Iterable
@@ -11,7 +10,7 @@ from datetime import timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
 
-from pgqrs.api.arguments import check_texts, checked_run_id, checked_whole, in_order
+from pgqrs.api.arguments import check_texts, checked_run_id, checked_whole, in_order, unknown_option
 from pgqrs.api.metrics import workflow_metrics
 from pgqrs.api.run import Run
 from pgqrs.api.schedules import check_declared
@@ -21,18 +20,15 @@ from pgqrs.db import lifecycle
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import OUTBOX
 from pgqrs.db.tables import runs, workflows
-from pgqrs.durations import checked_seconds, shown
+from pgqrs.durations import checked_seconds
 from pgqrs.engine.binding import Signature
-from pgqrs.engine.context import Context, current_context
-from pgqrs.engine.declared import declare, is_context, types_of
-from pgqrs.engine.plain import SyncContext
+from pgqrs.engine.declared import declare
 from pgqrs.engine.registry import Handler, WorkflowOptions, served
 from pgqrs.engine.registry import decorated as _known
-from pgqrs.engine.steps import in_step
 from pgqrs.errors import ConfigError, RunNotFound
 from pgqrs.names import checked_name, checked_step_name
 from pgqrs.reports import WorkflowMetrics
-from pgqrs.retry import RetryPolicy
+from pgqrs.retry import RetryPolicy, checked_policy
 from pgqrs.serialization import Encoded, encode
 from pgqrs.types import Event, Step
 
@@ -80,16 +76,13 @@ def _checked_options(
     **unknown: Any,
 ) -> WorkflowOptions:
     if unknown:
-        known = ", ".join(("name", *DecoratorOptions.__annotations__))
-        raise ConfigError(f"workflow() does not know {next(iter(unknown))!r}; it takes {known}")
+        raise unknown_option("workflow", unknown, ("name", *DecoratorOptions.__annotations__), named_by="name")
     if dead_letter is not None and checked_name("workflow", dead_letter) == name:
         raise ConfigError(f"workflow {name!r} cannot be its own dead letter; name another one")
-    if retry is not None and not isinstance(retry, RetryPolicy):
-        raise ConfigError(f"workflow(retry=) must be a pgqrs.RetryPolicy, got {shown(retry)}")
     if schedule is not None:
         check_declared(name or "it", schedule)
     return WorkflowOptions(
-        retry=retry,
+        retry=checked_policy("workflow", retry),
         lease_seconds=None if lease_seconds is None else checked_seconds(lease_seconds, "lease_seconds", least=1),
         concurrency=None if concurrency is None else checked_whole("concurrency", concurrency, least=1, most=10_000),
         dead_letter=dead_letter,
@@ -347,51 +340,6 @@ class DecoratedWorkflow(Workflow, Generic[P, R]):
 
     def __get__(self, instance: object, owner: type | None = None) -> DecoratedWorkflow[P, R]:
         return self
-
-
-def step(
-    function: Callable[..., Any] | None = None,
-    *,
-    id: str | None = None,  # noqa: A002 - the seeds' word
-    retry: RetryPolicy | None = None,
-) -> Any:
-    """`@step` or `@step(id="fetch")`: inside a run the call is recorded once, outside it is a plain call."""
-    if function is None:
-        return lambda decorated: step(decorated, id=id, retry=retry)
-    name = checked_step_name(id or function.__name__)
-    parameters = list(inspect.signature(function).parameters.values())
-    takes_context = bool(parameters) and is_context(parameters[0], types_of(function))
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        current = current_context.get()
-        given = args[0] if args and getattr(type(args[0]), "__pgqrs_context__", False) else None
-        if given is not None:
-            _check_context(name, given, current)
-        context = current if given is None else given
-        if context is None or in_step():
-            return function(*args, **kwargs)
-        if given is not None and not takes_context:
-            args = args[1:]
-        if given is None and takes_context:
-            args = (context, *args)
-        return context.step(name, function, *args, retry=retry, **kwargs)
-
-    return call
-
-
-def _check_context(step_name: str, given: Any, current: Any) -> None:
-    """A step that is called with the context of a run must be recorded there, or refused."""
-    if not isinstance(given, Context | SyncContext):
-        raise ConfigError(
-            f"step {step_name!r} was called with the context of run {given.run_id} outside its workflow, where it "
-            "would not be recorded; call the workflow with that context, and the step inside it with its own `ctx`"
-        )
-    if current is not None and current.run_id != given.run_id:
-        raise ConfigError(
-            f"step {step_name!r} was called in run {current.run_id} with the context of another run, "
-            f"{given.run_id}; call it with the `ctx` of the workflow that calls it"
-        )
 
 
 def discover_workflows(module: ModuleType | None = None) -> dict[str, Any]:

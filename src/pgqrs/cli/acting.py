@@ -16,6 +16,7 @@ from pgqrs.cli.progress import progress
 from pgqrs.cli.state import say, state, with_store
 from pgqrs.errors import ConfigError
 from pgqrs.filters import RunFilter
+from pgqrs.shell import command
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
@@ -61,7 +62,9 @@ def bulk(action: str, said: str, wanted: RunFilter, words: list[str] | None, **g
     if wanted.is_empty:
         raise ConfigError(f"say which runs to {action}: their ids, or a filter such as --status error --since 1h")
     if state().output == "ids":
-        raise ConfigError(f"what a filter found is not told by ids; pgqrs run list ... -o ids | pgqrs run {action} -")
+        raise ConfigError(
+            f"what a filter found is not told by ids; pgqrs run list ... -o ids | {command(f'run {action} -')}"
+        )
 
     async def work(store: Store) -> None:
         from pgqrs.api.admin import admin
@@ -83,7 +86,7 @@ def bulk(action: str, said: str, wanted: RunFilter, words: list[str] | None, **g
 
 def answer(run_id: int, *, approved: bool, comment: str | None) -> None:
     """To a run that waits for a signal, or for a person."""
-    answer = {"approved": approved, "by": _actor(), "comment": comment}
+    answer = {"approved": approved, "comment": comment}
 
     async def work(store: Store) -> None:
         from pgqrs.api.actions import answer_wait

@@ -41,13 +41,15 @@ def found_in(where: str) -> Any:
 def _module(path: str) -> ModuleType:
     if path.endswith(".py") or "/" in path:
         return _file(Path(path))
+    # The installed command has its own folder on the path, not the one it is called in. First, as with `python -m`:
+    # the project's module wins over an installed one of its name.
+    _find_in(Path.cwd())
     try:
         return importlib.import_module(path)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{path}.".startswith(f"{error.name}."):
             raise
-        hint = f"; did you mean {path.replace('.', '/')}.py?" if Path(f"{path.replace('.', '/')}.py").exists() else ""
-        raise ConfigError(f"there is no module {path!r} on the path{hint}") from None
+        raise ConfigError(f"there is no module {path!r} in {str(Path.cwd())!r} or on Python's path") from None
 
 
 def _file(file: Path) -> ModuleType:
@@ -57,11 +59,17 @@ def _file(file: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ConfigError(f"{str(file)!r} is no Python file")
     # A file may import its neighbours, as if it were run.
-    sys.path.insert(0, str(file.resolve().parent))
+    _find_in(file.resolve().parent)
     module = importlib.util.module_from_spec(spec)
     sys.modules[file.stem] = module
     spec.loader.exec_module(module)
     return module
+
+
+def _find_in(folder: Path) -> None:
+    """Let modules of the folder be imported, before any other of the same name."""
+    if sys.path[:1] != [str(folder)]:
+        sys.path.insert(0, str(folder))
 
 
 def workflows_of(found: Any, where: str) -> dict[str, Any]:

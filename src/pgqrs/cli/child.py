@@ -31,8 +31,11 @@ def main() -> None:
     line = socket.socket(fileno=int(os.environ.pop(LINE)))
     threading.Thread(target=_end_with, args=(line,), daemon=True, name="pgqrs-parent").start()
     if sys.argv[1] != "worker-of":
+        from pgqrs.cli import serve
         from pgqrs.cli.commands import main as command
 
+        # With the token in it: to the process that started us, and not to a file of its.
+        serve.tell_parent = lambda url: _say(line, url=url)
         command()
     parser = argparse.ArgumentParser()
     parser.add_argument("app")
@@ -152,8 +155,11 @@ def _files(where: str) -> Iterator[str]:
 
 def _show_logs() -> None:
     """What the application logs, and our warnings. How runs fare is told by whoever started us."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    from pgqrs.cli.logs import TextFormatter
+
+    logging.basicConfig(level=logging.INFO)
     for handler in logging.getLogger().handlers:
+        handler.setFormatter(TextFormatter("%(levelname)s %(name)s: %(message)s"))
         handler.addFilter(lambda entry: entry.levelno > logging.INFO or not _is_ours(entry))
 
 

@@ -13,6 +13,7 @@ import typer
 
 from pgqrs.cli import failing
 from pgqrs.cli.examples import epilog
+from pgqrs.cli.logs import show_warnings_safely
 from pgqrs.cli.state import ReaderGoneError, share
 
 
@@ -97,6 +98,7 @@ def main() -> NoReturn:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that cannot show a letter is no reason to end half way.
         sys.stdout.reconfigure(errors="backslashreplace")
+    show_warnings_safely()
     try:
         tree(sys.argv[1:])(prog_name="pgqrs")
         sys.stdout.flush()

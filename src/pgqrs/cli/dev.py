@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pgqrs.api.connect import connect_with
 from pgqrs.cli.application import named
 from pgqrs.cli.narrating import Narrator
+from pgqrs.cli.output import lines
 from pgqrs.cli.processes import Dashboard, Process, ended_by_signals, environment_of
 from pgqrs.cli.state import configured
 from pgqrs.cli.telling import Teller
@@ -136,8 +137,7 @@ class _Session:
             self._teller.tell(f"reloaded: worker {process.pid} in place of {before.pid}, serving {names}")
 
     def _tell_failure(self, told: dict[str, Any]) -> None:
-        for line in str(told.get("failed") or f"{self._where} ended while it was loaded").splitlines():
-            self._teller.show(f"  {line}")
+        self._teller.show(lines(f"  {told.get('failed') or f'{self._where} ended while it was loaded'}", "  "))
         goes_on = f"worker {self._worker.pid} goes on with the code before it" if self._worker else "no worker yet"
         self._teller.tell(f"{self._where} cannot be loaded; {goes_on}; save to try again")
 

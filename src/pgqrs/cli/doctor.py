@@ -53,13 +53,15 @@ def _examined(*, verify: bool) -> DoctorReport:
 
 def _print(report: DoctorReport) -> None:
     width = max(len(each.code) for each in report.findings)
+    margin = " " * (width + 8) + "| "
     for each in report.findings:
-        print(f"{_coloured(each.level.ljust(4), each.level)}  {each.code.ljust(width)}  {output.safe(each.what)}")
+        what = output.lines(each.what, margin)
+        print(f"{_coloured(each.level.ljust(4), each.level)}  {each.code.ljust(width)}  {what}")
         if each.level == "ok":
             continue
         for heading, text in (("why", each.why), ("fix", each.fix)):
             if text:
-                print(f"{' ' * (width + 8)}{heading}: {output.safe(text)}")
+                print(f"{' ' * (width + 8)}{heading}: {output.lines(text, margin)}")
 
 
 def _coloured(text: str, level: str) -> str:

@@ -6,8 +6,9 @@ import sys
 import traceback
 
 from pgqrs import errors
-from pgqrs.cli.output import safe
+from pgqrs.cli.output import lines, safe
 from pgqrs.cli.state import state
+from pgqrs.shell import command
 
 OK, UNEXPECTED, USAGE, DENIED, NOT_FOUND, CONFLICT, TIMED_OUT, RUN_FAILED, CHECK_FAILED, DATABASE = range(10)
 INTERRUPTED = 130
@@ -59,7 +60,7 @@ def code_of(error: BaseException) -> int:
 def tell(error: BaseException) -> None:
     """On standard error: what is wrong, and what to try. No trace unless asked: it helps only us."""
     if state().verbose and not isinstance(error, errors.PgqrsError):
-        traceback.print_exception(error)
+        print(safe("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     for line in words(error):
         print(line, file=sys.stderr)
 
@@ -68,9 +69,9 @@ def words(error: BaseException) -> list[str]:
     """An error as lines for a terminal."""
     if not isinstance(error, errors.PgqrsError):
         hint = "" if state().verbose else "; -v shows where"
-        return [safe(f"pgqrs: unexpected {type(error).__name__}: {error}{hint}")]
+        return [lines(f"pgqrs: unexpected {type(error).__name__}: {error}{hint}")]
     way = way_out(error)
-    return [f"pgqrs: {safe(_what(error))}", *([f"  try: {safe(way)}"] if way else [])]
+    return [lines(f"pgqrs: {_what(error)}"), *([f"  try: {safe(way)}"] if way else [])]
 
 
 def _what(error: errors.PgqrsError) -> str:
@@ -86,19 +87,19 @@ def way_out(error: errors.PgqrsError) -> str | None:  # noqa: PLR0911 - an error
     """The command that helps; None where the error's own words say what to do."""
     match error:
         case errors.QueueNotFound() | errors.WorkflowNotFound() if error.suggestion is None:
-            return f"pgqrs {error.noun} create {error.name}"
+            return command(f"{error.noun} create", error.name)
         case errors.QueueNotFound() | errors.WorkflowNotFound() | errors.ScheduleNotFound():
-            return f"pgqrs {error.noun} list"
+            return command(f"{error.noun} list")
         case errors.RunDeleted():
-            return f"pgqrs run restore {error.run_id}"
+            return command("run restore", error.run_id)
         case errors.RunNotFound():
             return "pgqrs run list"
         case errors.ExecutionFailed() | errors.RunCancelled():
-            return f"pgqrs run why {error.run_id}"
+            return command("run why", error.run_id)
         case errors.IdempotencyConflict() if error.run_id is not None:
-            return f"pgqrs run get {error.run_id}"
+            return command("run get", error.run_id)
         case errors.NoActiveWorker():
-            return f"pgqrs worker run YOUR_APP  # with code for {error.workflow!r}"
+            return command("worker run YOUR_APP")
         case errors.ConnectionFailed() if "pgqrs install" not in str(error):
-            return "pgqrs config show  # which database, and who says so"
+            return command("config show")
     return None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 
-from pgqrs.cli.output import safe
+from pgqrs.cli.output import lines
 from pgqrs.cli.state import state
 
 
@@ -18,20 +18,34 @@ class LogFormat(StrEnum):
 
 
 class TextFormatter(logging.Formatter):
-    """One line with its time; what a terminal would take for a command is shown as its escape."""
+    """A line with its time; what a terminal would take for a command is shown as its escape.
 
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)-7s %(message)s")
+    Every further line, of a message or a trace, has a margin: nothing that is logged can pass for another record.
+    """
+
+    def __init__(self, form: str = "%(asctime)s %(levelname)-7s %(message)s") -> None:
+        super().__init__(form)
 
     def format(self, record: logging.LogRecord) -> str:
-        return safe(super().format(record))
+        return lines(super().format(record))
+
+
+def show_warnings_safely() -> None:
+    """What a command logs that has set up no logging: Python prints warnings of it as they are."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(TextFormatter("%(message)s"))
 
 
 @contextmanager
-def logging_to_stderr(how: LogFormat) -> Iterator[None]:
-    """From warnings on with --quiet, from infos on without; everything of ours with --verbose."""
+def logging_to_stderr(how: LogFormat, *, always: Sequence[str] = ()) -> Iterator[None]:
+    """From warnings on with --quiet, from infos on without; everything of ours with --verbose.
+
+    What loggers named in `always` say is logged with --quiet, too.
+    """
     root, ours = logging.getLogger(), logging.getLogger("pgqrs")
     before = root.level, ours.level
+    for name in always:
+        logging.getLogger(name).setLevel(logging.INFO)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_formatter(how))
     root.addHandler(handler)

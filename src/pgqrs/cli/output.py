@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from pgqrs.cli.state import state
+from pgqrs.clock import EARLIEST, LATEST, UNREADABLE
+from pgqrs.shell import quoted
 from pgqrs.words import lasting
 
 # Everything that a terminal may take for a command, or that makes text look like other text.
@@ -16,6 +18,10 @@ _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
+# Times that no datetime can hold, as bodies have them.
+_UNREADABLE = {f"{each:%Y-%m-%dT%H:%M:%SZ}".rjust(20, "0") for each in (EARLIEST, LATEST)}
+# Before every line but the first of what others wrote.
+MARGIN = "  | "
 COLOURS = {
     "SUCCESS": "green",
     "ERROR": "red",
@@ -43,6 +49,11 @@ def column(heading: str, name: str | None = None, *, right: bool = False) -> Col
 def safe(text: str) -> str:
     """Text of users, fit for a terminal: what is not printable is shown as its escape."""
     return _UNSAFE.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+
+
+def lines(text: str, margin: str = MARGIN) -> str:
+    """Safe text in which no line but the first can pass for one of ours: a margin sets the others off."""
+    return safe(text).replace("\n", f"\n{margin}")
 
 
 def dumps(value: Any, *, indent: int | None = None) -> str:
@@ -75,14 +86,19 @@ def shown(value: Any) -> str:
         case int():
             return str(value)
         case str():
-            return safe(value)
+            return UNREADABLE if value in _UNREADABLE else safe(value)
         case _:
             return safe(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
+def _flat(text: str) -> str:
+    """One id, one line: the next program reads them so."""
+    return text.replace("\n", "\\n")
+
+
 def told(words: str) -> None:
     """What was done. To people on standard output; beside data, which programs read, on standard error."""
-    print(safe(words), file=sys.stdout if state().output == "table" else sys.stderr)
+    print(lines(words), file=sys.stdout if state().output == "table" else sys.stderr)
 
 
 def age(name: str) -> Callable[[dict[str, Any]], str]:
@@ -92,8 +108,8 @@ def age(name: str) -> Callable[[dict[str, Any]], str]:
         from datetime import UTC, datetime
 
         text = item.get(name)
-        if text is None:
-            return ""
+        if text is None or text in _UNREADABLE:
+            return "" if text is None else UNREADABLE
         return lasting((datetime.now(UTC) - datetime.fromisoformat(text)).total_seconds())
 
     return cell
@@ -116,11 +132,11 @@ def items(
                 print(dumps(item))
         case "ids":
             for item in found:
-                print(shown(item[key]))
+                print(_flat(shown(item[key])))
         case _:
             table(found, columns)
             if next_cursor:
-                print(f"more: --cursor {next_cursor}", file=sys.stderr)
+                print(f"more: --cursor={quoted(next_cursor)}", file=sys.stderr)
 
 
 def table(found: Iterable[dict[str, Any]], columns: Sequence[Column]) -> None:
@@ -161,9 +177,9 @@ def one(item: Any, *, key: str | None = None) -> None:
         case "jsonl":
             print(dumps(item))
         case "ids":
-            print(shown(item[key or next(iter(item))]))
+            print(_flat(shown(item[key or next(iter(item))])))
         case _:
             width = max((len(name) for name in item), default=0)
             for name, value in item.items():
                 if value is not None:
-                    print(f"{name.ljust(width)}  {shown(value)}")
+                    print(lines(f"{name.ljust(width)}  {shown(value)}", " " * width + "| "))

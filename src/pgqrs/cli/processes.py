@@ -113,22 +113,23 @@ class Dashboard:
         """The dashboard when it answers, else why there is none."""
         if not dashboard_is_installed():
             return NO_DASHBOARD
-        free = _free_port(port)
         process = Process.start(
-            *("serve", "--host", "127.0.0.1", "--port", str(free), "--actions"),
+            *("serve", "--host", "127.0.0.1", "--port", str(_free_port(port)), "--actions", "--quiet"),
             environment=environment_of(config),
             output=output,
             own_session=True,
         )
-        deadline = asyncio.get_running_loop().time() + seconds
         try:
-            while process.is_alive and asyncio.get_running_loop().time() < deadline:
-                if await _answers(free):
-                    return cls(process, f"http://127.0.0.1:{free}")
-                await asyncio.sleep(0.05)
+            # Its own word, and no look at the port: another process may listen there, and would be sent the token.
+            async with asyncio.timeout(seconds):
+                told = await process.told()
+        except TimeoutError:
+            told = {}
         except asyncio.CancelledError:
             process.kill()
             raise
+        if "url" in told:
+            return cls(process, told["url"])
         await process.stop()
         return "did not start; `pgqrs serve` says why"
 
@@ -154,15 +155,6 @@ def _free_port(wanted: int) -> int:
                 continue
             return int(tried.getsockname()[1])
     raise AssertionError("port 0 is always free")
-
-
-async def _answers(port: int) -> bool:
-    try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-    except OSError:
-        return False
-    writer.close()
-    return True
 
 
 def tail(file: Path, lines: int = 20) -> str:

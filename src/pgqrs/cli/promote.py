@@ -14,6 +14,7 @@ from pgqrs.cli import output
 from pgqrs.cli.acting import confirm
 from pgqrs.cli.output import column
 from pgqrs.cli.state import configured, say, state
+from pgqrs.shell import quoted
 
 if TYPE_CHECKING:
     from pgqrs.reports import PromotionReport
@@ -52,11 +53,11 @@ def promote(
         return
     if not report.already_done:
         output.table([each for each in output.body(report)["tables"] if each["rows"]], TABLES)
-    print(report)
+    output.told(str(report))
     if report.handed_back:
         print(f"{report.handed_back:,} message(s) were held: they are due again when the leases that they had end")
     if not report.dry_run:
-        say(f"start workers with PGQRS_DSN={report.target} (and your password)")
+        say(f"start workers with PGQRS_DSN={quoted(report.target)} (and your password)")
 
 
 async def _promote(source: Any, target: Any) -> PromotionReport:

@@ -22,9 +22,14 @@ Noun, then verb: `pgqrs run list`, `pgqrs queue pause emails`. Data goes to stan
 
 ## Which database
 
-A flag beats the environment, which beats `[tool.pgqrs]` in the nearest `pyproject.toml`. Without any of them it is
+A flag beats the environment, which beats `[tool.pgqrs]` of the project's `pyproject.toml`. Without any of them it is
 `sqlite:///pgqrs.db`. `pgqrs config show` names the source of every setting, secrets masked. Give the DSN as
 `PGQRS_DSN`: others on the machine see arguments in `ps`.
+
+The project's file is the one in the current folder, or else the nearest above it: up to the root of the project (a
+folder with `.git` or `.hg`), and below the home directory. A file above must belong to you or to root. The
+command does not read a file that everyone can write, nor another user's in a folder that everyone can write, and says
+so. If the file names the database, it says which file that was.
 
 ## Options of every command
 

@@ -30,6 +30,10 @@ Reason = Annotated[str | None, typer.Option("--reason", help="Why; it is kept in
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most so many.")]
 
 
+# The message of an error in a cell.
+_MOST_ERROR = 100
+
+
 def _took(step: dict[str, Any]) -> str:
     began, ended = step["started_at"], step["completed_at"]
     if began is None or ended is None:
@@ -45,12 +49,24 @@ LIST = (
     Column("attempt", lambda run: f"{run['attempt']}/{run['max_attempts']}", right=True),
     Column("reason", lambda run: run["waiting_for"] or run["last_error"]),
 )
+
+
+def _result(step: dict[str, Any]) -> Any:
+    """What it returned, or its error in one line; `-o json` has the traceback."""
+    error = step["error"]
+    if not isinstance(error, dict):
+        return step["output"] if error is None else error
+    said = ": ".join(str(error[name]) for name in ("type", "message") if error.get(name))
+    line = said.partition("\n")[0]
+    return line if line == said and len(line) <= _MOST_ERROR else f"{line[: _MOST_ERROR - 3]}..."
+
+
 STEPS = (
     column("step", "step_id"),
     column("status"),
     column("attempts", right=True),
     Column("took", _took, right=True),
-    Column("result", lambda step: step["error"] if step["error"] is not None else step["output"]),
+    Column("result", _result),
 )
 EVENTS = (
     column("when", "created_at"),
@@ -208,9 +224,9 @@ def why(run_id: RunId) -> None:
         if state().output != "table":
             output.one(body(found))
             return
-        print(output.safe(str(found)))
+        print(output.lines(str(found)))
         for line in found.evidence:
-            print(f"  {output.safe(line)}")
+            print(output.lines(f"  {line}", "    | "))
         if found.fix:
             print(f"to get it going: {output.safe(found.fix)}")
 
@@ -264,7 +280,7 @@ def signal(
 
 @runs.command("approve")
 def approve(run_id: RunId, comment: Comment = None) -> None:
-    """Say yes to what it waits for. It gets `{"approved": true, "by": ..., "comment": ...}`."""
+    """Say yes to what it waits for. It gets `{"approved": true, "comment": ...}`."""
     answer(run_id, approved=True, comment=comment)
 
 
@@ -353,7 +369,7 @@ async def _print_run(store: Store, run_id: int, *, said: str | None = None) -> N
         case "ids":
             print(run_id)
         case "table" if said:
-            print(said)
+            output.told(said)
         case _:
             output.one(body(await table.get(await store.ready(), run_id)))
 
@@ -372,4 +388,4 @@ def _print_event(event: dict[str, Any]) -> None:
         print(output.dumps(event), flush=True)
         return
     data = "" if event["data"] is None else f"  {output.shown(event['data'])}"
-    print(f"{event['created_at']}  {event['event_type']}{data}", flush=True)
+    print(output.lines(f"{event['created_at']}  {event['event_type']}{data}"), flush=True)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pgqrs.cli.logs import LogFormat
 from pgqrs.cli.state import say, with_store
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
+
+# Of a process that was started by `pgqrs dev` or `pgqrs demo`, which print the address themselves.
+tell_parent: Callable[[str], None] | None = None
 
 
 def serve(  # noqa: PLR0917 - options
@@ -19,7 +24,11 @@ def serve(  # noqa: PLR0917 - options
     port: Annotated[int, typer.Option("--port", "-p", min=0, max=65_535, help="0 takes any that is free.")] = 7890,
     tokens: Annotated[
         Path | None,
-        typer.Option("--tokens", envvar="PGQRS_TOKENS", help="The file of `pgqrs token create`: who may do what."),
+        typer.Option(
+            "--tokens",
+            envvar="PGQRS_TOKENS",
+            help="The file of `pgqrs token create`; else a token is made for this start.",
+        ),
     ] = None,
     actions: Annotated[
         bool | None,
@@ -34,13 +43,17 @@ def serve(  # noqa: PLR0917 - options
     ] = "",
     trust_proxy: Annotated[
         list[str] | None,
-        typer.Option("--trust-proxy", help="The address of a proxy that says for whom it asks (X-Forwarded-For)."),
+        typer.Option("--trust-proxy", help="Address or network of a proxy that sends X-Forwarded-For."),
     ] = None,
     rate: Annotated[
         float, typer.Option("--rate", min=0, help="Triggers, messages and signals a second of a caller; 0: any.")
     ] = 500.0,
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", help="How it logs, the audit log included: to standard error.")
+    ] = LogFormat.text,
 ) -> None:
     """Serve the HTTP API and the dashboard, on this machine only unless there are tokens."""
+    from pgqrs.cli.logs import logging_to_stderr
 
     async def work(store: Store) -> None:
         # It needs the web extra, and says so.
@@ -58,10 +71,11 @@ def serve(  # noqa: PLR0917 - options
             root_path=_checked(root_path),
             rate=RateLimit(rate, max(1, int(2 * rate))),
             trusted_proxies=trust_proxy or (),
-            ready=lambda address: _say(address, shows_only=_shows_only(tokens, actions=actions)),
+            ready=tell_parent or (lambda address: _say(address, shows_only=_shows_only(tokens, actions=actions))),
         )
 
-    with_store(work)
+    with logging_to_stderr(log_format, always=("pgqrs.audit",)):
+        with_store(work)
 
 
 def _shows_only(tokens: Path | None, *, actions: bool | None) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from pgqrs.cli.project import project
 from pgqrs.errors import ConfigError, ConnectionFailed
 
 if TYPE_CHECKING:
@@ -133,9 +134,9 @@ class Setting(NamedTuple):
 
 def settings() -> Iterator[Setting]:
     """Every setting of Config with its value and where that comes from; secrets are masked."""
-    from pgqrs.config import masked
+    from pgqrs.dsn import masked
 
-    flags, file, path = _flags(), *_from_file()
+    flags, (file, path, _) = _flags(), project()
     config = configured()
     for field in fields(config):
         value = getattr(config, field.name)
@@ -152,7 +153,7 @@ def configured() -> Config:
     """The settings of the store that a command works with."""
     from pgqrs.config import Config
 
-    file, path = _from_file()
+    file, path, _ = project()
     known = {field.name for field in fields(Config)}
     if unknown := sorted(file.keys() - known - {"app"}):
         raise ConfigError(f"[tool.pgqrs] in {path} has {unknown[0]!r}; known are app, {', '.join(sorted(known))}")
@@ -162,7 +163,7 @@ def configured() -> Config:
 
 def application() -> str | None:
     """Where the workflows are, as --app, PGQRS_APP or the file says."""
-    found = state().app or os.environ.get("PGQRS_APP") or _from_file()[0].get("app")
+    found = state().app or os.environ.get("PGQRS_APP") or project().settings.get("app")
     return None if found is None else str(found)
 
 
@@ -175,22 +176,6 @@ def _in_environment(name: str) -> bool:
     return bool(os.environ.get(f"PGQRS_{name.upper()}"))
 
 
-def _from_file() -> tuple[dict[str, Any], Path | None]:
-    """[tool.pgqrs] of the nearest pyproject.toml here or above."""
-    import tomllib
-
-    for folder in (Path.cwd(), *Path.cwd().parents):
-        path = folder / "pyproject.toml"
-        if not path.is_file():
-            continue
-        try:
-            found = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("pgqrs", {})
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-            raise ConfigError(f"{path} cannot be read: {error}") from None
-        return dict(found), path
-    return {}, None
-
-
 # -- the store -----------------------------------------------------------------------------------------------
 
 
@@ -201,8 +186,7 @@ def with_store(work: Callable[[Store], Coroutine[Any, Any, Any]], *, creates: bo
     from pgqrs.api.connect import connect_with
 
     config = configured()
-    if config.dsn == "sqlite:///pgqrs.db" and not state().quiet and state().dsn is None:
-        say("using sqlite:///pgqrs.db; name another database with PGQRS_DSN or --dsn")
+    _say_which(config)
     if not creates and config.backend != "postgres" and not Path(config.path).exists():
         # Connecting would make it, and then all would be well with an empty file.
         raise ConnectionFailed(f"there is no file {config.path!r}; make it with `pgqrs install`")
@@ -212,6 +196,19 @@ def with_store(work: Callable[[Store], Coroutine[Any, Any, Any]], *, creates: bo
             return await work(store)
 
     return asyncio.run(call())
+
+
+def _say_which(config: Config) -> None:
+    """Which database, if neither the command nor the environment says so."""
+    if state().dsn is not None or _in_environment("dsn"):
+        return
+    file, path, distrusted = project()
+    if distrusted is not None:
+        say(f"not reading {distrusted}: other users can write it, or its folder")
+    if "dsn" in file:
+        say(f"using {config.safe_dsn}, as {path} says")
+    else:
+        say(f"using {config.safe_dsn}; name another database with PGQRS_DSN or --dsn")
 
 
 def with_admin(work: Callable[[Admin], Coroutine[Any, Any, Any]], *, creates: bool = False) -> Any:
@@ -225,5 +222,7 @@ def with_admin(work: Callable[[Admin], Coroutine[Any, Any, Any]], *, creates: bo
 
 def say(words: str) -> None:
     """Words go to standard error, data to standard output."""
+    from pgqrs.cli.output import lines
+
     if not state().quiet:
-        print(words, file=sys.stderr)
+        print(lines(words), file=sys.stderr)

@@ -121,6 +121,6 @@ def prune(
 
 def _print_report(report: RetentionReport) -> None:
     if state().output == "table":
-        print(report)
+        output.told(str(report))
     else:
         output.one(output.body(report))

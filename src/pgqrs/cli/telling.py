@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from pgqrs.cli.output import safe
+from pgqrs.cli.output import lines
 
 
 def print_line(line: str) -> None:
@@ -29,11 +29,11 @@ class Teller:
         return time.monotonic() - self._began
 
     def say(self, noun: str, text: str) -> None:
-        self.show(f"  {noun:<10} {safe(text)}".rstrip())
+        self.show(lines(f"  {noun:<10} {text}".rstrip(), f"{'':<12}| "))
 
     def tell(self, text: str) -> None:
         minutes, seconds = divmod(int(self.seconds), 60)
-        self.show(f"[{minutes}:{seconds:02}] {safe(text)}")
+        self.show(lines(f"[{minutes}:{seconds:02}] {text}"))
 
 
 def is_interactive() -> bool:

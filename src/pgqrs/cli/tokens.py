@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,10 @@ from pgqrs.cli import output
 from pgqrs.cli.output import Column, column
 from pgqrs.cli.state import say, state
 from pgqrs.errors import ConfigError
+from pgqrs.words import length
+
+if TYPE_CHECKING:
+    from pgqrs.web.access import Scope
 
 tokens = typer.Typer(help="Tokens for the HTTP API and the dashboard.", no_args_is_help=True)
 
@@ -18,48 +22,82 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Who it is; this stand
 File = Annotated[
     Path, typer.Option("--file", "-f", envvar="PGQRS_TOKENS", help="Where tokens are kept, as hashes; PGQRS_TOKENS.")
 ]
+Scopes = Annotated[
+    list[str] | None,
+    typer.Option("--scope", help="read, trigger, signal, operate (those three and more) or admin (all); or several."),
+]
 DEFAULT = Path("pgqrs.tokens")
 
 
 @tokens.command("create")
 def create(
     name: Name,
-    scope: Annotated[
-        list[str], typer.Option("--scope", help="read, trigger, operate (both and more) or admin (all); or several.")
-    ],
+    scope: Scopes = None,
     file: File = DEFAULT,
+    expires: Annotated[
+        str | None, typer.Option("--expires", metavar="LENGTH", help="Refuse it after that: 12h, 90d; else never.")
+    ] = None,
 ) -> None:
     """Make a token, and print it: it is shown this once only."""
     from pgqrs.web import tokens as kept
-    from pgqrs.web.access import Scope
 
-    unknown = [each for each in scope if each not in set(Scope)]
-    if unknown:
-        raise ConfigError(f"there is no scope {unknown[0]!r}; use {', '.join(Scope)}")
+    wanted = _checked(scope)
+    lasts = None if expires is None else length(expires)
+    if lasts is not None and not lasts:
+        raise ConfigError(f"--expires {expires!r} would refuse the token immediately; write 12h, 90d or 52w")
     if state().dry_run:
-        say(f"not done: --dry-run; {name} would get {', '.join(scope)} in {file}")
+        say(f"not done: --dry-run; {name} would get {', '.join(wanted)} in {file}")
         return
-    made = kept.create(file, name, [Scope(each) for each in scope])
+    made = kept.create(file, name, wanted, expires=lasts)
     if state().output in ("json", "jsonl"):
-        output.one({"name": name, "scopes": scope, "token": made})
+        output.one({"name": name, "scopes": [str(each) for each in wanted], "token": made})
     else:
         print(made)
-    say(f"{name} may {', '.join(scope)}; the token is shown this once, {file} keeps its hash")
+    until = "" if expires is None else f" for {expires}"
+    say(f"{name} may {', '.join(wanted)}{until}; the token is shown this once, {file} keeps its hash")
+
+
+@tokens.command("grant")
+def grant(name: Name, scope: Scopes = None, file: File = DEFAULT) -> None:
+    """Add scopes to a token, which stays the same."""
+    from pgqrs.web import tokens as kept
+
+    wanted = _checked(scope)
+    if state().dry_run:
+        say(f"not done: --dry-run; {name} would also get {', '.join(wanted)} in {file}")
+        return
+    output.told(f"{name} may {', '.join(kept.grant(file, name, wanted))}")
+
+
+def _checked(scopes: list[str] | None) -> list[Scope]:
+    from pgqrs.web.access import Scope
+
+    if not scopes:
+        raise ConfigError(f"say what the token may do: --scope {', '.join(Scope)}; several are possible")
+    if unknown := [each for each in scopes if each not in set(Scope)]:
+        raise ConfigError(f"there is no scope {unknown[0]!r}; use {', '.join(Scope)}")
+    return [Scope(each) for each in scopes]
 
 
 @tokens.command("list")
 def list_tokens(file: File = DEFAULT) -> None:
-    """Who has one, since when, and for what."""
+    """List who has one, for what, since when, and until when."""
     from pgqrs.web import tokens as kept
 
     found = [
-        {"name": each.name, "scopes": [str(scope) for scope in each.scopes], "created_at": each.created_at}
+        {
+            "name": each.name,
+            "scopes": [str(scope) for scope in each.scopes],
+            "created_at": each.created_at,
+            "expires_at": None if each.expires_at is None else kept.written(each.expires_at),
+        }
         for each in kept.read(file)
     ]
     columns = [
         column("name"),
         Column("scopes", lambda item: ", ".join(item["scopes"])),
         column("since", "created_at"),
+        column("until", "expires_at"),
     ]
     output.items(found, columns, key="name")
 

@@ -13,7 +13,8 @@ from pgqrs.db.tables import runs, workers
 from pgqrs.db.tables.runs import RunRow
 from pgqrs.db.triggering import NewRuns, Triggered
 from pgqrs.errors import OutcomeUnknown
-from pgqrs.serialization import decode
+from pgqrs.serialization import object_in
+from pgqrs.shell import command
 from pgqrs.types import RunStatus, WorkerStatus
 
 _SQL = load(__package__, "calls")
@@ -70,11 +71,10 @@ async def begin(db: Database, new: NewRuns, *, workflow: str, info: Mapping[str,
 
 def _refuse_unknown(row: RunRow) -> None:
     """A program repeats its call; whether a step whose outcome is unknown runs again is for a person to decide."""
-    details = decode(row.error or "{}")
-    if isinstance(details, dict) and details.get("type") == OutcomeUnknown.__name__:
+    if object_in(row.error).get("type") == OutcomeUnknown.__name__:
         raise OutcomeUnknown(
             f"run {row.run_id} ended because the outcome of a step is unknown, and a call does not run it again; "
-            f"find out whether it did its work, then: pgqrs run restart {row.run_id}"
+            f"find out whether it did its work, then: {command('run restart', row.run_id)}"
         )
 
 
@@ -122,7 +122,7 @@ async def forget(db: Database, worker_id: int) -> None:
 async def callers(db: Database) -> list[Caller]:
     """Return the direct calls whose runs may not have ended, oldest first."""
     return [
-        Caller(worker_id, status == WorkerStatus.STOPPED, silent, decode(info))
+        Caller(worker_id, status == WorkerStatus.STOPPED, silent, workers.told(info))
         for worker_id, status, silent, info in await db.fetch(_SQL["callers"], name=NAME)
     ]
 
@@ -131,11 +131,15 @@ async def callers(db: Database) -> list[Caller]:
 async def live_descendants(db: Database, run_id: int) -> list[LiveRun]:
     """Return the unfinished children of a run, and theirs, parents first."""
     found: list[LiveRun] = []
+    seen = {run_id}
     parents = [run_id]
     while parents:
-        level = [LiveRun(*row) for row in await db.fetch(_SQL["live_children"], run_ids=parents)]
+        rows = await db.fetch(_SQL["live_children"], run_ids=parents)
+        # A run that is its own ancestor, as only a row that was changed by hand can be, would be found for ever.
+        level = [each for each in (LiveRun(*row) for row in rows) if each.run_id not in seen]
         found += level
         parents = [each.run_id for each in level]
+        seen.update(parents)
     return found
 
 
@@ -150,7 +154,7 @@ class Holding(NamedTuple):
 async def holdings(db: Database, run_ids: Sequence[int], *, worker_id: int) -> list[Holding]:
     """Return the leases that workers other than this one have on the given runs."""
     rows = await db.fetch(_SQL["holders"], run_ids=run_ids, worker_id=worker_id)
-    return [Holding((message_id, token), decode(info)) for message_id, token, info in rows]
+    return [Holding((message_id, token), workers.told(info)) for message_id, token, info in rows]
 
 
 @store_call(Kind.STATEMENT, idempotent=True)

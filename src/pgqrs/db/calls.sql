@@ -45,7 +45,7 @@ where run_id {in run_ids}
 update pgqrs_messages
 set visible_after = {now},
     leased_by = null,
-    attempts = attempts - 1
+    attempts = case when attempts > 0 then attempts - 1 else 0 end
 where run_id {in run_ids}
   and leased_by = :worker_id;
 

@@ -12,15 +12,25 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar, cast
 
 from pgqrs.db import lifecycle, settling, triggering
-from pgqrs.db.database import Database, Kind, OwnSession, Row, Transaction, WorkFailed, drive, store_call
+from pgqrs.db.database import (
+    Database,
+    ForeignAwait,
+    Kind,
+    OwnSession,
+    Row,
+    Transaction,
+    WorkFailed,
+    drive,
+    store_call,
+)
 from pgqrs.db.history import Emission, Happening, facts, tell
 from pgqrs.db.queries import load
 from pgqrs.db.tables import messages, runs
 from pgqrs.db.tables.messages import Lease, Source
 from pgqrs.db.tables.runs import RecordedStep
 from pgqrs.db.triggering import NewRuns
-from pgqrs.db.writes import Ending, RunFence, StepRecord, Write, happenings, lease_happenings
-from pgqrs.errors import AlreadyCompleted, InvalidTransition
+from pgqrs.db.writes import Ending, RunFence, StepRecord, Write, answered_by, happenings, lease_happenings
+from pgqrs.errors import AlreadyCompleted, InvalidTransition, PermanentError
 from pgqrs.journal import EventType
 from pgqrs.types import RunStatus, StepStatus
 
@@ -175,26 +185,37 @@ def _claim(lease: Lease, run: Row, lease_seconds: float, steps: dict[str, Record
     return Claim(lease, cast(int, lease.run_id), now, lease_seconds, steps, *run)
 
 
+class TakenSignal(NamedTuple):
+    """What a step gets, and who sent it (`writes.answered_by`)."""
+
+    payload: str
+    answered_by: str | None
+
+
 @store_call(Kind.UNIT, idempotent=True)
 async def take_signal(
     db: Database, fence: RunFence, step: StepRecord, *, name: str, again: bool = False
-) -> tuple[bool, str | None]:
-    """(held, payload): the oldest unread signal of that name becomes the step's result; None when there is none.
+) -> tuple[bool, TakenSignal | None]:
+    """(held, signal): the oldest unread signal of that name becomes the step's result; None when there is none.
 
     `again` here and below: the caller has asked before, and got no answer.
     """
     if not await settling.hold(db, [fence]):
         return False, None
     if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:
-        return True, found.output
+        return True, TakenSignal(found.output or "null", found.input)
     rows = await db.fetch(_SQL["next_signal"], run_id=fence[0], name=name)
     if not rows:
         return True, None
-    signal_id, payload = rows[0]
+    signal_id, payload, actor = rows[0]
     await db.execute(_SQL["consume_signal"], signal_id=signal_id)
-    answered = StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=payload)
+    answered = step._replace(status=StepStatus.SUCCESS, output=payload)
     await settling.record_steps(db, [Write(fence, (answered,))])
-    return True, payload
+    by = answered_by(actor)
+    if by is not None:
+        # Apart: a step that is recorded already, because it waits, keeps its input.
+        await db.execute(_SQL["note_who_answered"], run_id=fence[0], step_id=step.step_id, answered_by=by)
+    return True, TakenSignal(payload or "null", by)
 
 
 @store_call(Kind.UNIT, idempotent=True)
@@ -204,10 +225,12 @@ async def transact(
     step: StepRecord,
     work: Work,
     *,
+    sequence: Callable[[], int] | None = None,
     again: bool = False,
 ) -> str | None:
     """The user's statements and the step's record commit together; None when the lease is lost.
 
+    `sequence` gives the number of the result once the work is done: work that takes long holds up no other result.
     WorkFailed holds what `work` raised: whatever its class, it is no trouble of the database's.
     """
     if not await settling.hold(db, [fence]):
@@ -215,7 +238,8 @@ async def transact(
     if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:
         return found.output or "null"
     output, emissions = await _worked(cast(OwnSession, db), work)
-    done = StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=output)
+    number = None if sequence is None else sequence()
+    done = StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=output, sequence=number)
     await settling.record_steps(db, [Write(fence, (done,))])
     await tell(db, [], emissions)
     return output
@@ -226,7 +250,7 @@ async def _worked(session: OwnSession, work: Callable[[Transaction], Coroutine[A
     try:
         doing = work(Transaction(session))
         # Driven here, too, so that a function that awaits something else is told so as the user's mistake.
-        result = await doing if session.dialect.is_postgres else drive(doing)
+        result = await doing if session.dialect.is_postgres else _driven(doing)
     except Exception as error:
         if session.trouble is None:
             raise WorkFailed(error) from error
@@ -234,6 +258,24 @@ async def _worked(session: OwnSession, work: Callable[[Transaction], Coroutine[A
         if session.trouble is None:
             return result
     raise session.trouble
+
+
+# What asyncio, anyio and sniffio say where no loop runs.
+_WITHOUT_LOOP = ("event loop", "async context", "async backend")
+
+
+def _driven(doing: Coroutine[Any, Any, T]) -> T:
+    """Run the user's function in the writer's thread, where it can await its transaction and nothing else."""
+    try:
+        return drive(doing)
+    except RuntimeError as error:
+        if not isinstance(error, ForeignAwait) and not any(each in str(error) for each in _WITHOUT_LOOP):
+            raise
+        raise PermanentError(
+            "the function in ctx.transaction awaited something other than its transaction: on this database it runs "
+            "in the writer's thread, without an event loop. Await only `tx` in it; do the rest in a step before it, "
+            "and use that step's result"
+        ) from error
 
 
 async def _recorded(db: Database, fence: RunFence, step: StepRecord) -> RecordedStep | None:
@@ -253,9 +295,7 @@ async def spawn(
         return [int(run_id) for run_id in (found.output or "[]").strip("[]").split(",") if run_id]
     run_ids = await triggering.trigger(db, new)
     remembered = "[" + ",".join(map(str, run_ids)) + "]"
-    await settling.record_steps(
-        db, [Write(fence, (StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=remembered),))]
-    )
+    await settling.record_steps(db, [Write(fence, (step._replace(status=StepStatus.SUCCESS, output=remembered),))])
     return run_ids
 
 
@@ -271,6 +311,29 @@ async def lose_places(db: Database, fence: RunFence, step_ids: Sequence[str]) ->
     """Steps of an attempt that went another way keep their results; nothing when the lease is lost."""
     if await settling.hold(db, [fence]):
         await db.execute(_SQL["lose_places"], given=[(fence[0], step_id) for step_id in sorted(step_ids)])
+
+
+@store_call(Kind.UNIT, idempotent=True)
+async def number_step(db: Database, fence: RunFence, step_id: str, sequence: int) -> None:
+    """A step that was answered from outside gets its number now, the last so far; none when the lease is lost."""
+    if await settling.hold(db, [fence]):
+        await db.execute(_SQL["number_step"], run_id=fence[0], step_id=step_id, sequence=sequence)
+
+
+@store_call(Kind.READ, idempotent=True)
+async def unread_signals(db: Database, run_id: int, names: Sequence[str]) -> dict[str, datetime]:
+    """When the oldest unread signal of each of these names was sent, where there is one."""
+    rows = await db.fetch(_SQL["unread_signals"], run_id=run_id, given=[(name,) for name in names])
+    return {row[0]: row[1] for row in rows}
+
+
+@store_call(Kind.UNIT, idempotent=True)
+async def refuse_answer(db: Database, fence: RunFence, step_id: str, *, error: str) -> bool:
+    """The answer to a wait, which the handler cannot take, becomes the wait's error; False when the lease is lost."""
+    if not await settling.hold(db, [fence]):
+        return False
+    await db.execute(_SQL["refuse_answer"], run_id=fence[0], step_id=step_id, error=error)
+    return True
 
 
 @store_call(Kind.READ, idempotent=True)

@@ -23,7 +23,7 @@ returning run_id, workflow_id, {text input}, max_attempts, parent_run_id, create
     started_at, started_at = updated_at as is_new;
 
 -- name: next_signal
-select signal_id, {text payload}
+select signal_id, {text payload}, actor
 from pgqrs_signals
 where run_id = :run_id
   and name = :name
@@ -35,6 +35,12 @@ limit 1;
 update pgqrs_signals
 set consumed_at = {now}
 where signal_id = :signal_id;
+
+-- name: note_who_answered
+update pgqrs_workflow_steps
+set input = {as_json :answered_by}
+where run_id = :run_id
+  and step_id = :step_id;
 
 -- name: lease_run
 update pgqrs_messages
@@ -52,7 +58,7 @@ returning message_id, queue_id, {text payload}, run_id, priority, visible_after,
 update pgqrs_messages
 set visible_after = {after :lease_seconds},
     attempts = coalesce(
-        cast(:attempt as integer), case when visible_after > {now} then attempts else attempts + 1 end
+        cast(:attempt as integer), case when visible_after > {now} then attempts when attempts < 0 then 1 else attempts + 1 end
     ),
     lease_token = {next_token lease_token},
     leased_by = :worker_id
@@ -95,3 +101,29 @@ set ordinal = -1
 from {rows given: id id, name text}
 where run_id = given.id
   and step_id = given.name;
+
+-- name: number_step
+update pgqrs_workflow_steps
+set sequence = :sequence
+where run_id = :run_id
+  and step_id = :step_id
+  and sequence is null;
+
+-- name: unread_signals
+select s.name, min(s.created_at) as created_at
+from {rows given: name text}
+cross join pgqrs_signals as s
+where s.run_id = :run_id
+  and s.name = given.name
+  and s.consumed_at is null
+group by s.name;
+
+-- name: refuse_answer
+-- A wait's answer becomes its error. The only record of a success that is ever replaced: no pass has used it.
+update pgqrs_workflow_steps
+set status = 'ERROR',
+    output = null,
+    error = {as_json :error}
+where run_id = :run_id
+  and step_id = :step_id
+  and status = 'SUCCESS';

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import inspect
 import re
 from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
@@ -11,12 +13,15 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from pgqrs import faults
 from pgqrs.db.dialect import Dialect
 from pgqrs.db.queries import Query
-from pgqrs.errors import ConfigError, PgqrsError
+from pgqrs.durations import shown
+from pgqrs.errors import ConfigError, PermanentError, PgqrsError
 from pgqrs.journal import Journal
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Row = Sequence[Any]
+# For a text that may be cut: all of it.
+WHOLE = 2**31 - 1
 
 
 class Kind(Enum):
@@ -92,23 +97,64 @@ class Transaction:
     def __init__(self, session: OwnSession) -> None:
         self._session = session
         self.emitted: list[tuple[str, Any]] = []
+        # Statements that were asked for and have not ended, with their verbs.
+        self._open: dict[int, tuple[str, str, Coroutine[Any, Any, Any]]] = {}
+        self._asked = 0
+        self._all_ended: asyncio.Future[None] | None = None
 
     def emit(self, event_type: str, data: Any = None) -> None:
         """Publishes an event through the outbox, if and only if this transaction commits."""
         self.emitted.append((event_type, data))
 
-    async def fetch(self, sql: str, *arguments: Any) -> list[Row]:
+    def fetch(self, sql: str, *arguments: Any) -> Coroutine[Any, Any, list[Row]]:
         """The rows. Placeholders are the database's own: `$1` on PostgreSQL, `?` on SQLite."""
-        if found := _TRANSACTION_CONTROL.match(sql):
-            raise ConfigError(
-                f"a function in ctx.transaction cannot run {found[1]!r}: the transaction commits together with the "
-                "step's record; return from the function to commit it, raise an error to roll it back"
-            )
-        return await self._session.run_as_given(sql, arguments)
+        return self._ask("fetch", sql, self._rows(self._asked, sql, arguments))
 
-    async def execute(self, sql: str, *arguments: Any) -> None:
+    def execute(self, sql: str, *arguments: Any) -> Coroutine[Any, Any, None]:
         """As `fetch`, for statements that give no rows."""
-        await self.fetch(sql, *arguments)
+        return self._ask("execute", sql, self._no_rows(self._asked, sql, arguments))
+
+    def _ask(self, verb: str, sql: str, doing: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        self._open[self._asked] = (verb, sql, doing)
+        self._asked += 1
+        return doing
+
+    async def _no_rows(self, number: int, sql: str, arguments: Sequence[Any]) -> None:
+        await self._rows(number, sql, arguments)
+
+    async def _rows(self, number: int, sql: str, arguments: Sequence[Any]) -> list[Row]:
+        try:
+            if found := _TRANSACTION_CONTROL.match(sql):
+                raise ConfigError(
+                    f"a function in ctx.transaction cannot run {found[1]!r}: the transaction commits together with "
+                    "the step's record; return from the function to commit it, raise an error to roll it back"
+                )
+            return await self._session.run_as_given(sql, arguments)
+        finally:
+            self._open.pop(number, None)
+            if self._all_ended is not None and not self._all_ended.done() and not self._open:
+                self._all_ended.set_result(None)
+
+    def drop_unbegun(self) -> None:
+        """Close the statements that were never begun; Python would warn of them in words of our insides."""
+        for number, (_, _, doing) in list(self._open.items()):
+            if inspect.getcoroutinestate(doing) == inspect.CORO_CREATED:
+                doing.close()
+                del self._open[number]
+
+    async def check_all_were_awaited(self) -> None:
+        """When the function has returned: raise PermanentError if a statement was not awaited."""
+        if not self._open:
+            return
+        verb, sql, _ = next(iter(self._open.values()))
+        self.drop_unbegun()
+        if self._open:
+            # Left in tasks of the function's: the connection takes no rollback before they have ended.
+            self._all_ended = asyncio.get_running_loop().create_future()
+            await self._all_ended
+        raise PermanentError(
+            f"tx.{verb}({shown(sql)}) was not awaited: the transaction is rolled back; write `await tx.{verb}(...)`"
+        )
 
 
 class WorkFailed(Exception):
@@ -158,6 +204,10 @@ def store_call(
     return decorate
 
 
+class ForeignAwait(RuntimeError):
+    """A unit of work awaited something other than its own database."""
+
+
 def drive(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that only awaits things which are ready at once, without an event loop."""
     try:
@@ -166,7 +216,4 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
         result: T = stop.value
         return result
     work.close()
-    raise RuntimeError(
-        "a unit of work awaited something other than its own database; a function in ctx.transaction may await "
-        "nothing but its transaction"
-    )
+    raise ForeignAwait("a unit of work awaited something other than its own database")

@@ -66,6 +66,7 @@ def columns_of(argument: str) -> tuple[str, list[tuple[str, str]]]:
 # statement_timestamp(): now() stands still in a long transaction, clock_timestamp() is volatile and cannot
 # be an index condition.
 _POSTGRES_NOW = "coalesce(:now::timestamptz, statement_timestamp())"
+_POSTGRES_USUAL = "between timestamptz '0001-01-01 UTC' and timestamptz '9999-12-31 UTC'"
 # Microseconds since 1970 in an integer: exact, sorts by itself, no time zone. SQLite's clock ticks in
 # milliseconds, and unixepoch('subsec') needs 3.42, so round what julianday gives to its millisecond.
 _SQLITE_NOW = "coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)"
@@ -124,12 +125,24 @@ def _contains(template: str) -> _Render:
 _POSTGRES: dict[str, _Render] = {
     "now": lambda _: _POSTGRES_NOW,
     "after": lambda x: f"({_POSTGRES_NOW} + {x}::float8 * interval '1 second')",
-    "shift": _shift("({time} + ({seconds}::float8) * interval '1 second')"),
-    "seconds": _seconds("extract(epoch from ({later} - {earlier}))::float8"),
+    # A statement must not fail for one row whose time is infinite (PostgreSQL 15 cannot subtract that), or near the
+    # end of the database's range. Such a time stays where it is, and is 30,000 years away.
+    "shift": _shift(
+        f"(case when {{time}} {_POSTGRES_USUAL} then {{time}} + ({{seconds}}::float8) * interval '1 second'"
+        " else {time} end)"
+    ),
+    "seconds": _seconds(
+        f"(case when {{later}} {_POSTGRES_USUAL} and {{earlier}} {_POSTGRES_USUAL}"
+        " then extract(epoch from ({later} - {earlier}))::float8"
+        " else sign(date_part('epoch', {later}) - date_part('epoch', {earlier})) * 1e12 end)"
+    ),
     "in": lambda x: f"= any(:{x}::bigint[])",
     "rows": _postgres_rows,
     # Exact: a double has room for today's microseconds.
-    "next_token": lambda x: f"greatest({x} + 1, (date_part('epoch', {_POSTGRES_NOW}) * 1000000)::bigint)",
+    # The largest there is stays what it is: a row that has it must not fail the lease of the others.
+    "next_token": lambda x: (
+        f"greatest(least({x}, 9223372036854775806) + 1, (date_part('epoch', {_POSTGRES_NOW}) * 1000000)::bigint)"
+    ),
     "skip_locked": lambda _: "for update skip locked",
     "text": lambda x: f"{x}::text",
     "as_json": lambda x: f"{x}::text::json",
@@ -153,10 +166,11 @@ _SQLITE: dict[str, _Render] = {
     "now": lambda _: _SQLITE_NOW,
     "after": lambda x: f"({_SQLITE_NOW} + cast({x} * 1000000 as integer))",
     "shift": _shift("({time} + cast(({seconds}) * 1000000 as integer))"),
-    "seconds": _seconds("(({later} - {earlier}) / 1000000.0)"),
+    # Of two arguments, these are no aggregates, and null where one is null.
+    "seconds": _seconds("max(min(({later} - {earlier}) / 1000000.0, 1e12), -1e12)"),
     "in": lambda x: f"in (select value from json_each(:{x}))",
     "rows": _sqlite_rows,
-    "next_token": lambda x: f"max({x} + 1, {_SQLITE_NOW})",
+    "next_token": lambda x: f"max(min({x}, 9223372036854775806) + 1, {_SQLITE_NOW})",
     # The writer holds the whole database: there is nobody to pass over.
     "skip_locked": lambda _: "",
     "text": lambda x: x,

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from pgqrs.db.database import Database, Kind, store_call
+from pgqrs.db.database import WHOLE, Database, Kind, store_call
 from pgqrs.db.queries import load
-from pgqrs.serialization import decode
+from pgqrs.db.readable import most_behind
+from pgqrs.db.tables import workers
+from pgqrs.db.tables.runs import FIRST_STEP, StepPlace
 from pgqrs.types import StepStatus, WorkerInfo, WorkerStatus
 
 _SQL = load(__package__, "glimpses")
@@ -21,6 +23,8 @@ MOST_STEPS = 1_000
 MOST_WAITS = 2_000
 MOST_FAILED_ATTEMPTS = 1_000
 MOST_CELLS = 10_000
+# The data of an event that we wrote; a longer one is told by its beginning nowhere.
+MOST_FACTS = 10_000
 MOST_HELD = 20_000
 # What becomes visible later than this was put off, and is not held.
 LONGEST_LEASE_SECONDS = 6 * 3600.0
@@ -128,11 +132,9 @@ async def waits(db: Database, run_ids: Sequence[int]) -> list[Waiting]:
 
 
 @store_call(Kind.READ, idempotent=True)
-async def timeline(
-    db: Database, run_id: int, *, limit: int, after: tuple[datetime, int, str] | None = None
-) -> list[TimedStep]:
+async def timeline(db: Database, run_id: int, *, limit: int, after: StepPlace = FIRST_STEP) -> list[TimedStep]:
     """From the step on that comes behind `after`: when it began, its ordinal, its id."""
-    time, ordinal, step_id = after or (EVER, -1, "")
+    time, ordinal, step_id = after
     rows = await db.fetch(
         _SQL["timeline"],
         run_id=run_id,
@@ -140,7 +142,8 @@ async def timeline(
         after_time=time,
         after_ordinal=ordinal,
         after_step=step_id,
-        most=limit,
+        is_first=int(after == FIRST_STEP),
+        most=most_behind(time, limit),
     )
     return [_timed(row) for row in rows]
 
@@ -156,6 +159,13 @@ async def step(db: Database, run_id: int, step_id: str, *, cut: int) -> StepDeta
 
 
 @store_call(Kind.READ, idempotent=True)
+async def step_value(db: Database, run_id: int, step_id: str, what: str, *, start: int, most: int) -> str:
+    """A part of one value (`input`, `output` or `error`): `most` characters from the `start`th on, if any."""
+    rows = await db.fetch(_SQL[f"step_{what}"], run_id=run_id, step_id=step_id, start=start, most=most)
+    return str(rows[0][0] or "") if rows else ""
+
+
+@store_call(Kind.READ, idempotent=True)
 async def cells(db: Database, run_ids: Sequence[int]) -> list[Cell]:
     rows = await db.fetch(_SQL["steps_of_many"], run_ids=run_ids, most=MOST_CELLS) if run_ids else []
     return [Cell(row[0], row[1], StepStatus(row[2]), *row[3:]) for row in rows]
@@ -164,7 +174,7 @@ async def cells(db: Database, run_ids: Sequence[int]) -> list[Cell]:
 @store_call(Kind.READ, idempotent=True)
 async def failed_attempts(db: Database, run_id: int) -> list[FailedAttempt]:
     """The oldest first; those of a run's history that speak of a step."""
-    rows = await db.fetch(_SQL["failed_attempts"], run_id=run_id, most=MOST_FAILED_ATTEMPTS)
+    rows = await db.fetch(_SQL["failed_attempts"], run_id=run_id, most=MOST_FAILED_ATTEMPTS, cut=MOST_FACTS)
     return list(_attempts(reversed(rows)))
 
 
@@ -197,13 +207,16 @@ async def next_messages(db: Database, queue_id: int, *, limit: int, cut: int) ->
 
 
 @store_call(Kind.READ, idempotent=True)
-async def workers_shown(db: Database, *, limit: int) -> list[WorkerInfo]:
-    """As `admin.workers`, for databases in which much waits: what each holds is counted up to MOST_HELD in all."""
+async def workers_shown(db: Database, *, limit: int, cut: int = WHOLE) -> list[WorkerInfo]:
+    """As `admin.workers`, for databases in which much waits: what each holds is counted up to MOST_HELD in all.
+
+    What a worker says of itself in more characters than `cut` is left out.
+    """
     held: dict[int, int] = {}
     for name in ("held_by_workers", "held_in_last_attempts"):
         for worker_id, number in await db.fetch(_SQL[name], within=LONGEST_LEASE_SECONDS, most=MOST_HELD):
             held[worker_id] = held.get(worker_id, 0) + int(number)
-    rows = await db.fetch(_SQL["workers_shown"], most=limit)
+    rows = await db.fetch(_SQL["workers_shown"], most=limit, cut=cut)
     return [
         WorkerInfo(
             worker_id=worker_id,
@@ -216,7 +229,7 @@ async def workers_shown(db: Database, *, limit: int) -> list[WorkerInfo]:
             stopped_at=stopped_at,
             heartbeat_age_seconds=age,
             leased=held.get(worker_id, 0),
-            info=decode(info),
+            info=workers.told(info),
         )
         for worker_id, queue, name, port, status, created_at, heartbeat_at, stopped_at, age, info in rows
     ]

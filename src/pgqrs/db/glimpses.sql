@@ -55,8 +55,11 @@ limit :most;
 select step_id, ordinal, status, attempts, started_at, completed_at
 from pgqrs_workflow_steps
 where run_id = :run_id
-  and (coalesce(started_at, :ever), ordinal, {by step_id}) > (:after_time, :after_ordinal, :after_step)
-order by coalesce(started_at, :ever), ordinal, {by step_id}
+  and (
+    cast(:is_first as integer) = 1
+    or (coalesce(started_at, :ever), cast(ordinal as integer), {by step_id}) > (:after_time, :after_ordinal, :after_step)
+  )
+order by coalesce(started_at, :ever), cast(ordinal as integer), {by step_id}
 limit :most;
 
 -- name: steps_of_many
@@ -84,9 +87,19 @@ select
 from pgqrs_workflow_steps
 where run_id = :run_id and step_id = :step_id;
 
+-- name: step_input
+-- A part of one value: downloads are read piece by piece.
+select substr({text input}, :start, :most) from pgqrs_workflow_steps where run_id = :run_id and step_id = :step_id;
+
+-- name: step_output
+select substr({text output}, :start, :most) from pgqrs_workflow_steps where run_id = :run_id and step_id = :step_id;
+
+-- name: step_error
+select substr({text error}, :start, :most) from pgqrs_workflow_steps where run_id = :run_id and step_id = :step_id;
+
 -- name: failed_attempts
 -- When which step failed, for the attempts that a step itself no longer tells of.
-select event_id, {text data}, created_at
+select event_id, substr({text data}, 1, :cut), created_at
 from pgqrs_workflow_events
 where run_id = :run_id and event_type = 'step_failed'
 order by event_id desc
@@ -107,8 +120,8 @@ limit :most;
 
 -- name: workers_shown
 -- Those that are there first, the liveliest first.
-select w.worker_id, q.name, w.hostname, w.port, w.status, w.created_at, w.heartbeat_at, w.stopped_at,
-    {seconds {now} since w.heartbeat_at}, {text w.info}
+select w.worker_id, q.name, substr(w.hostname, 1, :cut), w.port, w.status, w.created_at, w.heartbeat_at, w.stopped_at,
+    {seconds {now} since w.heartbeat_at}, case when length({text w.info}) <= :cut then {text w.info} end
 from pgqrs_workers as w
 left join pgqrs_queues as q on q.queue_id = w.queue_id
 order by case when w.status = 'READY' then 0 else 1 end, w.heartbeat_at desc

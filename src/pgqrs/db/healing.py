@@ -15,12 +15,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pgqrs.db.database import Database
 from pgqrs.db.queries import load
 from pgqrs.errors import InvalidTransition, SerializationError
-from pgqrs.serialization import decode
+from pgqrs.serialization import decode, object_in
+from pgqrs.shell import command
 from pgqrs.types import RunStatus, StepStatus
 
 _SQL = load(__package__, "healing")
@@ -110,15 +111,21 @@ def culprits_in(error: str | None, last_error: str | None) -> frozenset[str] | N
     """The steps that the record of a failed run blames; None when an older version wrote it, which did not say."""
     if last_error in _BLAMELESS:
         return frozenset()
-    named = _details(error).get("steps")
+    named = object_in(error).get("steps")
     return frozenset(each for each in named if isinstance(each, str)) if isinstance(named, list) else None
+
+
+def compensations_in(error: str | None) -> list[str]:
+    """The steps with which the handler of a failed run made up for its error, such as a refund."""
+    named = object_in(error).get("compensated_by")
+    return [each for each in named if isinstance(each, str)] if isinstance(named, list) else []
 
 
 def blames_children(error: str | None, last_error: str | None) -> bool:
     """True when the record of a failed run says that it failed because of a child."""
     named = culprits_in(error, last_error)
     if named is None:
-        return _details(error).get("type") in ("ExecutionFailed", "RunCancelled")
+        return object_in(error).get("type") in ("ExecutionFailed", "RunCancelled")
     return any(_RESULT.fullmatch(step_id) for step_id in named)
 
 
@@ -173,10 +180,11 @@ async def plan_of_retry(db: Database, run: EndedRun) -> dict[int, list[str]]:
         if len(plan) == 1 and not wanted and not any(map(_is_result, plan[run.run_id])):
             raise InvalidTransition(
                 f"run {run.run_id} did not fail because of a child; to restart the run alone: "
-                f"pgqrs run restart {run.run_id}"
+                f"{command('run restart', run.run_id)}"
             )
-        # One that another call restarts first only needs its result reopened.
-        level = [each for each in await locked(db, wanted) if each.status in _ENDED_BADLY]
+        # One that another call restarts first only needs its result reopened. One that is its own ancestor, as only a
+        # row that was changed by hand can be, is planned already.
+        level = [each for each in await locked(db, wanted - plan.keys()) if each.status in _ENDED_BADLY]
     return plan
 
 
@@ -201,13 +209,13 @@ def _retried(run: EndedRun, found: Blame, children: Mapping[int, Child]) -> tupl
     for child in sorted(found.gone):
         raise InvalidTransition(
             f"run {run.run_id} failed because of its child {child}, which no longer exists; "
-            f"to start the run from scratch: pgqrs run reset {run.run_id}"
+            f"to start the run from scratch: {command('run reset', run.run_id)}"
         )
     for child in sorted(found.guilty):
         if children[child].deleted_at is not None:
             raise InvalidTransition(
                 f"run {run.run_id} failed because of its child {child}, which is deleted; "
-                f"restore it first: pgqrs run restore {child}"
+                f"restore it first: {command('run restore', child)}"
             )
     asked = found.guilty | found.results.keys() | found.awaited
     live = {child for child in asked if children[child].deleted_at is None}
@@ -235,14 +243,6 @@ async def _failed_children(db: Database, runs: Sequence[EndedRun]) -> dict[int, 
     for run_id, parent_run_id in await db.fetch(_SQL["failed_children"], run_ids=list(found)):
         found[parent_run_id].add(run_id)
     return found
-
-
-def _details(error: str | None) -> dict[str, Any]:
-    try:
-        found = decode(error or "null")
-    except SerializationError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _spawned(output: str | None) -> frozenset[int]:

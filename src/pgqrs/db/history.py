@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from pgqrs.db.database import Database, Kind, store_call
+from pgqrs.db.database import WHOLE, Database, Kind, store_call
 from pgqrs.db.queries import load
 from pgqrs.journal import EventType
 from pgqrs.serialization import encode
@@ -72,9 +72,9 @@ async def publish(db: Database, happenings: Sequence[Happening], emissions: Sequ
 
 
 @store_call(Kind.READ, idempotent=True)
-async def events(db: Database, run_id: int, *, limit: int, after: int) -> list[EventRow]:
-    """Oldest first, a page at a time."""
-    rows = await db.fetch(_SQL["list_events"], run_id=run_id, most=limit, after=after)
+async def events(db: Database, run_id: int, *, limit: int, after: int, cut: int = WHOLE) -> list[EventRow]:
+    """Oldest first, a page at a time; data is cut."""
+    rows = await db.fetch(_SQL["list_events"], run_id=run_id, most=limit, after=after, cut=cut)
     return [EventRow(*row) for row in rows]
 
 

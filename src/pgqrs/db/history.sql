@@ -17,7 +17,7 @@ where r.run_id = given.run_id
 order by given.position;
 
 -- name: list_events
-select event_id, run_id, event_type, {text data}, actor, created_at
+select event_id, run_id, event_type, substr({text data}, 1, :cut), actor, created_at
 from pgqrs_workflow_events
 where run_id = :run_id
   and event_id > :after

@@ -402,7 +402,7 @@ limit :most;
 
 -- name: signals_without_step
 -- Runs that have read more signals than they have steps that wait for one. Only those whose history is whole, and that
--- were never reset: that forgets steps, not signals.
+-- were never reset: that forgets steps, not signals. A wait whose answer had another type than it asks for has failed.
 select s.run_id
 from pgqrs_signals as s
 where s.consumed_at is not null
@@ -417,7 +417,10 @@ where s.consumed_at is not null
 group by s.run_id
 having count(*) > (
     select count(*) from pgqrs_workflow_steps as w
-    where w.run_id = s.run_id and w.step_id like 'wait_for:%' and w.status = 'SUCCESS'
+    where w.run_id = s.run_id
+      and w.step_id like 'wait_for:%'
+      -- A wait that timed out has read none.
+      and (w.status = 'SUCCESS' or (w.status = 'ERROR' and {text w.error} not like '_"type":"WaitTimeout"%'))
 )
 limit :most;
 

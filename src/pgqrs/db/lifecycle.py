@@ -39,9 +39,11 @@ from pgqrs.db.database import Database, IntegrityViolation, Kind, Row, store_cal
 from pgqrs.db.healing import EndedRun
 from pgqrs.db.history import Happening, facts, tell
 from pgqrs.db.queries import load
+from pgqrs.db.writes import answered_by
 from pgqrs.errors import AlreadyCompleted, IdempotencyConflict, InvalidTransition, RunNotFound
 from pgqrs.journal import EventType
-from pgqrs.serialization import decode
+from pgqrs.serialization import object_in
+from pgqrs.shell import command
 from pgqrs.types import ENDED, RunStatus
 
 _SQL = load(__package__, "lifecycle")
@@ -104,7 +106,7 @@ async def resume(
     if status in ENDED:
         raise InvalidTransition(f"run {run_id} has ended in {status}; it cannot be resumed")
     if step_id is not None and not await db.execute(
-        _SQL["answer_step"], run_id=run_id, step_id=step_id, output=output
+        _SQL["answer_step"], run_id=run_id, step_id=step_id, output=output, answered_by=answered_by(actor)
     ):
         paused = [row[0] for row in await db.fetch(_SQL["paused_steps"], run_id=run_id)]
         raise InvalidTransition(
@@ -123,7 +125,7 @@ async def signal(db: Database, run_id: int, *, name: str, payload: str, actor: s
     status = await locked_status(db, run_id)
     if status in ENDED:
         raise InvalidTransition(f"run {run_id} has ended in {status}; signal {name!r} would never be read")
-    await db.execute(_SQL["insert_signal"], run_id=run_id, name=name, payload=payload)
+    await db.execute(_SQL["insert_signal"], run_id=run_id, name=name, payload=payload, actor=actor)
     if status is RunStatus.PAUSED:
         await db.execute(_SQL["wake_waiting_run"], run_id=run_id, put_away=PUT_AWAY_SECONDS)
     await tell(db, [Happening(run_id, EventType.SIGNALLED, facts(name=name), actor)])
@@ -142,7 +144,9 @@ async def restart(db: Database, run_id: int, *, actor: str | None = None, reques
         return
     _refuse_deleted(run)
     if run.status is RunStatus.SUCCESS:
-        raise AlreadyCompleted(f"run {run_id} has ended in SUCCESS; to run it from scratch: pgqrs run reset {run_id}")
+        raise AlreadyCompleted(
+            f"run {run_id} has ended in SUCCESS; to run it from scratch: {command('run reset', run_id)}"
+        )
     if run.status not in ENDED and not await _is_crashed(db, run, messages):
         raise InvalidTransition(await _no_restart(db, run, messages))
     reopened = await healing.reopened_by_restart(db, run.ended)
@@ -303,9 +307,9 @@ async def _no_restart(db: Database, run: _Locked, messages: Sequence[Row]) -> st
     """Why a live run is not restarted, and what helps."""
     match run.status:
         case RunStatus.PAUSED:
-            fix = f"to continue it: pgqrs run resume {run.run_id}"
+            fix = f"to continue it: {command('run resume', run.run_id)}"
         case RunStatus.RUNNING if messages and messages[0][1] is None:
-            fix = f"its next attempt is due soon; to start that now: pgqrs run resume {run.run_id}"
+            fix = f"its next attempt is due soon; to start that now: {command('run resume', run.run_id)}"
         case RunStatus.RUNNING:
             fix = "its worker holds the lease; wait for the end of the run, or cancel it first"
         case _:
@@ -324,7 +328,7 @@ async def _was_restarted_by(db: Database, run: _Locked, request: str | None) -> 
         # Live again. Whether this call or another one did that, the run is where the caller wants it.
         return run.status not in ENDED
     rows = await db.fetch(_SQL["last_restarts"], run_id=run.run_id)
-    return any(decode(row[0] or "{}").get("request") == request for row in rows)
+    return any(object_in(row[0]).get("request") == request for row in rows)
 
 
 async def _begin_anew(db: Database, run_id: int, was: RunStatus, data: str | None, actor: str | None) -> None:

@@ -59,8 +59,8 @@ where r.run_id = :run_id
 {lock r};
 
 -- name: insert_signal
-insert into pgqrs_signals (run_id, name, payload, created_at)
-values (:run_id, :name, {as_json :payload}, {now});
+insert into pgqrs_signals (run_id, name, payload, actor, created_at)
+values (:run_id, :name, {as_json :payload}, :actor, {now});
 
 -- name: wake_run
 -- A waiting run comes at once; one at work will look by itself. One that is visible already keeps its turn.
@@ -87,6 +87,7 @@ where run_id = :run_id
 -- name: answer_step
 update pgqrs_workflow_steps
 set status = 'SUCCESS',
+    input = {as_json :answered_by},
     output = {as_json :output},
     completed_at = {now}
 where run_id = :run_id
@@ -108,9 +109,9 @@ where run_id = :run_id;
 update pgqrs_messages
 set visible_after = {after :delay},
     -- Taken away, not lost: the attempt does not count.
-    attempts = case when leased_by is null then attempts else attempts - 1 end,
+    attempts = case when leased_by is null or attempts <= 0 then attempts else attempts - 1 end,
     leased_by = null,
-    lease_token = lease_token + 1
+    lease_token = {next_token lease_token}
 where run_id = :run_id;
 
 -- name: children_of
@@ -164,7 +165,7 @@ on conflict (run_id) where run_id is not null do update
 set visible_after = {now},
     leased_by = null,
     attempts = 0,
-    lease_token = pgqrs_messages.lease_token + 1;
+    lease_token = {next_token pgqrs_messages.lease_token};
 
 -- name: mark_deleted
 update pgqrs_workflow_runs
@@ -177,9 +178,9 @@ where run_id = :run_id;
 -- A century later, so that nobody leases it; `show_message` takes the century off again. Whoever held it is fenced.
 update pgqrs_messages
 set visible_after = case when leased_by is null then {shift visible_after by :seconds} else {after :seconds} end,
-    attempts = case when leased_by is null then attempts else attempts - 1 end,
+    attempts = case when leased_by is null or attempts <= 0 then attempts else attempts - 1 end,
     leased_by = null,
-    lease_token = lease_token + 1
+    lease_token = {next_token lease_token}
 where run_id = :run_id;
 
 -- name: mark_restored

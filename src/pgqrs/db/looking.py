@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ class SentSignal(NamedTuple):
     payload: str | None
     created_at: datetime
     consumed_at: datetime | None
+    actor: str | None
 
 
 class Emitted(NamedTuple):
@@ -58,8 +60,16 @@ async def live_messages(db: Database, queue_id: int) -> list[LiveMessage]:
 
 
 @store_call(Kind.READ, idempotent=True)
-async def signals(db: Database, run_id: int) -> list[SentSignal]:
-    return [SentSignal(*row) for row in await db.fetch(_SQL["signals_of_run"], run_id=run_id)]
+async def signals(db: Database, run_id: int, ids: Sequence[int]) -> list[SentSignal]:
+    """Those of the given ids, oldest first."""
+    return [SentSignal(*row) for row in await db.fetch(_SQL["signals_of_run"], run_id=run_id, ids=ids)]
+
+
+@store_call(Kind.READ, idempotent=True)
+async def signal_sizes(db: Database, run_id: int, *, limit: int, after: int) -> list[tuple[int, int]]:
+    """The ids of what a run was sent, and how many characters each has."""
+    rows = await db.fetch(_SQL["signal_sizes"], run_id=run_id, most=limit, after=after)
+    return [(row[0], int(row[1])) for row in rows]
 
 
 @store_call(Kind.READ, idempotent=True)

@@ -9,10 +9,17 @@ limit :most;
 
 -- name: signals_of_run
 -- All that it was sent, oldest first, read or not.
-select name, {text payload}, created_at, consumed_at
+select name, {text payload}, created_at, consumed_at, actor
 from pgqrs_signals
-where run_id = :run_id
+where run_id = :run_id and signal_id {in ids}
 order by signal_id;
+
+-- name: signal_sizes
+select signal_id, coalesce(length({text payload}), 0)
+from pgqrs_signals
+where run_id = :run_id and signal_id > :after
+order by signal_id
+limit :most;
 
 -- name: emitted_events
 -- What is in the outbox, published or not, oldest first.

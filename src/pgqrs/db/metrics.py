@@ -97,7 +97,7 @@ async def of_store(db: Database, *, live_within: float) -> StoreStats:
     [health] = await db.fetch(_SQL["workers_by_health"], within=live_within)
     [outbox] = await db.fetch(_SQL["outbox_counts"], most=most)
     [schedules] = await db.fetch(_SQL["schedule_counts"])
-    live = await db.fetch(_SQL["live_runs_by_workflow"], most=most, workflows=2**31 - 1)
+    live = await _live(db, most=most)
     [size] = await db.fetch(_SQL["database_bytes"], schema=db.dialect.schema)
     return StoreStats(
         schema_version=await migrations.version(db),
@@ -116,7 +116,7 @@ async def gauges(db: Database, *, live_within: float) -> StoreGauges:
     """Asked every few seconds: all its counts together read no more than a budget, however many queues there are."""
     asked = (await queues.list_all(db))[:MOST_QUEUES]
     most = max(LEAST_COUNTED, min(MOST_COUNTED, MOST_READ // max(len(asked), 1)))
-    live = await db.fetch(_SQL["live_runs_by_workflow"], most=most, workflows=MOST_QUEUES)
+    live = await _live(db, most=most, limit=MOST_QUEUES)
     [outbox] = await db.fetch(_SQL["outbox_counts"], most=MOST_COUNTED)
     by_queue = await db.fetch(_SQL["workers_by_queue"], within=live_within)
     return StoreGauges(
@@ -126,6 +126,17 @@ async def gauges(db: Database, *, live_within: float) -> StoreGauges:
         unpublished=outbox[0],
         dead_events=outbox[1],
     )
+
+
+@store_call(Kind.READ, idempotent=True)
+async def live_runs(db: Database, *, limit: int, after: str) -> list[LiveRuns]:
+    """Of the workflows behind `after`, by name."""
+    rows = await _live(db, most=MOST_COUNTED + 1, limit=limit, after=after)
+    return [LiveRuns(name, *map(_capped, counts)) for name, *counts in rows]
+
+
+async def _live(db: Database, *, most: int, limit: int = 2**31 - 1, after: str = "") -> Sequence[Row]:
+    return await db.fetch(_SQL["live_runs_by_workflow"], most=most, workflows=limit, after=after)
 
 
 @store_call(Kind.READ, idempotent=True)

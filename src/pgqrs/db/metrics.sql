@@ -205,6 +205,7 @@ select w.name,
         where r.workflow_id = w.workflow_id and r.status = 'PAUSED' limit :most
     ) as paused)
 from pgqrs_workflows as w
+where {by w.name} > :after
 order by {by w.name}
 limit :workflows;
 

@@ -2,7 +2,7 @@
 
 -- name: _columns
 m.message_id,
-    {text m.payload},
+    substr({text m.payload}, 1, :cut),
     m.run_id,
     m.priority,
     case

@@ -22,13 +22,14 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
-from pgqrs.db import migrations, sealing
+from pgqrs.db import migrations, sealing, survey
 from pgqrs.db.database import Database, IntegrityViolation, Kind, Row, store_call
 from pgqrs.db.drivers.sqlite import SQLiteDriver
 from pgqrs.db.drivers.sqlite_frozen import Frozen, frozen
 from pgqrs.db.history import Happening, facts, tell
 from pgqrs.db.queries import TABLES, Query, load
 from pgqrs.db.sealing import Seal
+from pgqrs.db.survey import Unreadable
 from pgqrs.errors import InvalidTransition, PgqrsError
 from pgqrs.journal import EventType
 from pgqrs.reports import PromotionReport, TableCopy
@@ -123,6 +124,7 @@ async def promote(db: Database, source: SQLiteDriver, report: PromotionReport, p
         await _refuse_what_is_in_use(db, tables, report)
         is_sealed = seal is not None
         if seal is None:
+            _refuse_unreadable(await survey.unreadable(file, whole=True))
             [[now]] = await file.fetch(_SQL["moment"])
             seal = Seal(str(uuid.uuid4()), report.target, report.schema, now)
         copied = tuple([await _copy(db, file, table, sealed=is_sealed, progress=progress) for table in tables])
@@ -142,6 +144,7 @@ async def plan(source: SQLiteDriver, report: PromotionReport, progress: Progress
         columns.setdefault(of_table, []).append((column, ""))
     copied = []
     async with frozen(source, writes=False) as file:
+        _refuse_unreadable(await survey.unreadable(file, whole=True))
         for name in COPIED:
             digest = Digest()
             table = Table(name, tuple(columns[name]), None)
@@ -180,6 +183,16 @@ async def _refuse_what_is_in_use(db: Database, tables: Sequence[Table], report: 
                 f"schema {report.schema!r} of {report.target} is in use: {table.name} has rows; "
                 "promote into an empty schema"
             )
+
+
+def _refuse_unreadable(found: Sequence[Unreadable]) -> None:
+    """PostgreSQL could not hold them as they are; what they should be, a person has to say."""
+    if found:
+        more = f" and {len(found) - 1} more columns" if len(found) > 1 else ""
+        raise InvalidTransition(
+            f"rows of the source cannot be read: {found[0]}{more}; nothing was copied; `pgqrs doctor --verify` names "
+            f"them; in SQL, and again until none is left: {found[0].fix}"
+        )
 
 
 # -- rows ----------------------------------------------------------------------------------------------------

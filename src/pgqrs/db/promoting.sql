@@ -44,7 +44,7 @@ values (0, :promotion, {now});
 -- they are. The attempt is not counted, as it could not be finished.
 update pgqrs_messages
 set leased_by = null,
-    attempts = attempts - 1,
+    attempts = case when attempts > 0 then attempts - 1 else 0 end,
     visible_after = {after given.seconds}
 from {rows given: id id, seconds seconds}
 where message_id = given.id;

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from pgqrs.clock import from_microseconds, microseconds
+from pgqrs.clock import microseconds
 from pgqrs.db import arrays
 from pgqrs.db.dialect import Dialect, ParamStyle
 
@@ -200,22 +200,7 @@ def _without_times(items: Sequence[Any]) -> Sequence[Any]:
     return items
 
 
-def with_times(columns: Sequence[str], rows: list[Any]) -> list[Any]:
-    """Rows of SQLite or Turso with the times in them decoded."""
-    times = {i for i, column in enumerate(columns) if is_time(column)}
-    if not times:
-        return rows
-    return [
-        tuple(from_microseconds(v) if i in times and v is not None else v for i, v in enumerate(row)) for row in rows
-    ]
-
-
 def changed_rows(tag: str) -> int:
     """How many rows a PostgreSQL command tag speaks of (`UPDATE 3`); 0 where it speaks of none (`BEGIN`)."""
     count = tag.rpartition(" ")[2]
     return int(count) if count.isdigit() else 0
-
-
-def is_time(column: str) -> bool:
-    """Which result columns hold a time: the schema's naming is the rule (a test guards it)."""
-    return column.endswith(("_at", "_after"))

@@ -19,10 +19,15 @@ where what = :what
   and workflow = :workflow
   and status = :status;
 
+-- name: _keep
+-- A number that is no length of time (negative, infinite, not a number) keeps everything: it must neither delete what
+-- somebody wanted to keep nor fail the other policies.
+case when p.keep_seconds between 0 and 1e10 then p.keep_seconds else 1e10 end as keep_seconds
+
 -- name: list_policies
-select what, workflow, status, keep_seconds
-from pgqrs_retention
-order by {by what}, {by workflow}, {by status};
+select p.what, p.workflow, p.status, {include _keep}
+from pgqrs_retention as p
+order by {by p.what}, {by p.workflow}, {by p.status};
 
 -- name: take_turn
 -- For some time the others leave the policies to whoever did this. Nothing depends on it but the load.
@@ -37,7 +42,7 @@ set visible_after = {after :seconds};
 -- name: _ranges
 -- What each policy is about: a workflow and a status, a queue, or a whole table. Of several policies for the same, the
 -- most specific remains: '' sorts before every name. `apart`: soft-deleted runs have a policy of their own there.
-select p.what, p.workflow, p.status, p.keep_seconds, p.visible_after, w.workflow_id as target_id,
+select p.what, p.workflow, p.status, {include _keep}, p.visible_after, w.workflow_id as target_id,
     s.status as target_status, (
         select count(*) from pgqrs_retention as d
         where d.what = 'deleted_runs' and d.workflow in ('', w.name)
@@ -60,7 +65,7 @@ where p.what = 'runs'
       and (q.workflow, q.status) > (p.workflow, p.status)
   )
 union all
-select p.what, p.workflow, p.status, p.keep_seconds, p.visible_after, w.workflow_id, '', 0
+select p.what, p.workflow, p.status, {include _keep}, p.visible_after, w.workflow_id, '', 0
 from pgqrs_retention as p
 cross join pgqrs_workflows as w
 where p.what = 'deleted_runs'
@@ -70,7 +75,7 @@ where p.what = 'deleted_runs'
     where q.what = 'deleted_runs' and q.workflow = w.name and p.workflow = ''
   )
 union all
-select p.what, p.workflow, p.status, p.keep_seconds, p.visible_after, q.queue_id, '', 0
+select p.what, p.workflow, p.status, {include _keep}, p.visible_after, q.queue_id, '', 0
 from pgqrs_retention as p
 cross join pgqrs_queues as q
 where p.what = 'archived_messages'
@@ -80,7 +85,7 @@ where p.what = 'archived_messages'
     where o.what = 'archived_messages' and o.workflow = q.name and p.workflow = ''
   )
 union all
-select p.what, p.workflow, p.status, p.keep_seconds, p.visible_after, 0, '', 0
+select p.what, p.workflow, p.status, {include _keep}, p.visible_after, 0, '', 0
 from pgqrs_retention as p
 where p.what in ('events', 'outbox', 'workers', 'schedule_slots')
 

@@ -20,19 +20,19 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pgqrs.db.database import Database, Kind, Row, store_call
+from pgqrs.db.database import WHOLE, Database, Kind, Row, store_call
 from pgqrs.db.queries import load
 from pgqrs.db.tables import workflows
 from pgqrs.db.tables.runs import progress_in
 from pgqrs.filters import Moment, RunFilter
 from pgqrs.reports import FailureGroup
 from pgqrs.types import ENDED, RunStatus, RunSummary
+from pgqrs.wildcards import matches
 
 _SQL = load(__package__, "search")
 
@@ -42,6 +42,8 @@ LIVE = tuple(status for status in RunStatus if status not in ENDED)
 SMALL_WINDOW = 10_000
 # Each workflow of a pattern is a statement of its own; for more of them one walk over the newest runs is cheaper.
 MOST_WORKFLOWS = 20
+# Of the error that stands for a group; workers record no longer ones.
+MOST_ERROR = 2_000
 # A group of failures over time, in so many parts of the window.
 FAILURE_BUCKETS = 24
 # A run that was created after a moment has ended after it, too, but for what two clocks (a failover) may differ.
@@ -112,14 +114,16 @@ async def run_ids(db: Database, search: Search, *, limit: int, before: int = NEW
 
 
 @store_call(Kind.READ, idempotent=True)
-async def page(db: Database, wanted: RunFilter, *, limit: int, before: int) -> tuple[list[RunSummary], int | None]:
-    """The runs, and the id before which the next page begins, if there is one."""
+async def page(
+    db: Database, wanted: RunFilter, *, limit: int, before: int, cut: int = WHOLE
+) -> tuple[list[RunSummary], int | None]:
+    """The runs, their texts cut, and the id before which the next page begins, if there is one."""
     search = await _prepared(db, wanted)
-    found, last = cut(await _run_ids(db, search, limit=limit + 1, before=before), limit)
-    return await _summaries(db, search, found), last
+    found, last = split(await _run_ids(db, search, limit=limit + 1, before=before), limit)
+    return await _summaries(db, search, found, cut=cut), last
 
 
-def cut(found: list[int], limit: int) -> tuple[list[int], int | None]:
+def split(found: list[int], limit: int) -> tuple[list[int], int | None]:
     """A page of what was read, one more than the page holds, and the id before which the next begins."""
     return found[:limit], found[limit - 1] if len(found) > limit else None
 
@@ -141,8 +145,8 @@ async def newest_run_id(db: Database) -> int:
 
 
 @store_call(Kind.READ, idempotent=True)
-async def failures(db: Database, since: Moment, *, most: int) -> tuple[list[FailureGroup], bool]:
-    """ERROR runs that ended since then, grouped; True when there were more than `most`, and the newest were taken."""
+async def failures(db: Database, since: Moment, *, most: int, limit: int) -> tuple[list[FailureGroup], bool]:
+    """ERROR runs that ended since then, the largest groups; True when only the newest `most` of them were grouped."""
     names = {each.workflow_id: each.name for each in await workflows.list_all(db)}
     now: datetime = (await db.fetch(_SQL["clock"]))[0][0]
     ended_from = now - since if isinstance(since, timedelta) else since
@@ -161,9 +165,10 @@ async def failures(db: Database, since: Moment, *, most: int) -> tuple[list[Fail
     )
     capped = name == "newest_failures" and sum(row[3] for row in rows) >= most
     groups = _groups([row for row in rows if row[0] in names], names)
-    texts = {each.run_id: each.last_error for each in await _summaries(db, None, [g.example_run_id for g in groups])}
-    told = [dataclasses.replace(group, last_error=texts.get(group.example_run_id)) for group in groups]
-    return sorted(told, key=lambda group: (-group.count, -group.example_run_id)), capped
+    groups = sorted(groups, key=lambda group: (-group.count, -group.example_run_id))[:limit]
+    examples = await _summaries(db, None, [group.example_run_id for group in groups], cut=MOST_ERROR)
+    texts = {each.run_id: each.last_error for each in examples}
+    return [dataclasses.replace(group, last_error=texts.get(group.example_run_id)) for group in groups], capped
 
 
 def _groups(rows: Sequence[Row], names: dict[int, str]) -> list[FailureGroup]:
@@ -200,8 +205,7 @@ async def _prepared(db: Database, wanted: RunFilter) -> Search:
     if wanted.workflow is not None and "*" not in wanted.workflow:
         chosen = ((await workflows.get(db, wanted.workflow)).workflow_id,)
     elif wanted.workflow is not None:
-        pattern = re.compile(re.escape(wanted.workflow).replace(r"\*", ".*"))
-        matching = tuple(each.workflow_id for each in every if pattern.fullmatch(each.name))
+        matching = tuple(each.workflow_id for each in every if matches(wanted.workflow, each.name))
         chosen = None if len(matching) == len(every) else matching
     return Search(
         filter=wanted,
@@ -302,8 +306,8 @@ def _listed(statuses: Sequence[RunStatus]) -> str:
     return f",{','.join(statuses)},"
 
 
-async def _summaries(db: Database, search: Search | None, ids: Sequence[int]) -> list[RunSummary]:
-    rows = await db.fetch(_SQL["summaries"], run_ids=ids) if ids else []
+async def _summaries(db: Database, search: Search | None, ids: Sequence[int], *, cut: int) -> list[RunSummary]:
+    rows = await db.fetch(_SQL["summaries"], run_ids=ids, cut=cut) if ids else []
     found = [RunSummary(*(*row[:2], RunStatus(row[2]), *row[3:-1], progress_in(row[-1]))) for row in rows]
     # Between the two statements a run may have moved on.
     return [each for each in found if search is None or each.status in search.statuses]

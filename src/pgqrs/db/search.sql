@@ -203,10 +203,10 @@ select count(*) from (
 
 -- name: summaries
 -- Without input, output and error: those may be large, and nobody reads them in a list.
-select r.run_id, w.name, r.status, r.last_error, r.error_signature, r.created_at, r.started_at, r.paused_at,
-    r.completed_at, r.updated_at, r.worker_id, r.attempt, r.max_attempts, r.priority, r.idempotency_key,
-    r.parent_run_id, r.dead_letter_of, r.waiting_for, r.deleted_at, r.delete_reason, {text r.attributes},
-    {text r.headers}
+select r.run_id, w.name, r.status, substr(r.last_error, 1, :cut), r.error_signature, r.created_at, r.started_at,
+    r.paused_at, r.completed_at, r.updated_at, r.worker_id, r.attempt, r.max_attempts, r.priority, r.idempotency_key,
+    r.parent_run_id, r.dead_letter_of, substr(r.waiting_for, 1, :cut), r.deleted_at, substr(r.delete_reason, 1, :cut),
+    substr({text r.attributes}, 1, :cut), substr({text r.headers}, 1, :cut)
 from pgqrs_workflow_runs as r
 cross join pgqrs_workflows as w
 where r.run_id {in run_ids} and w.workflow_id = r.workflow_id

@@ -4,7 +4,7 @@
 -- name: _held_and_recorded
 with held as materialized (
     select m.run_id, steps.*
-    from {rows steps: message_id id, token id, step_id text, ordinal int, status text, input json, output json, error json, attempts int, seconds seconds}
+    from {rows steps: message_id id, token id, step_id text, ordinal int, status text, input json, output json, error json, attempts int, seconds seconds, sequence int}
     cross join pgqrs_messages as m
     where m.message_id = steps.message_id
       and m.lease_token = steps.token
@@ -14,8 +14,8 @@ with held as materialized (
 ),
 recorded as (
     insert into pgqrs_workflow_steps
-        (run_id, step_id, ordinal, status, input, output, error, attempts, started_at, completed_at)
-    select run_id, step_id, ordinal, status, input, output, error, attempts,
+        (run_id, step_id, ordinal, status, input, output, error, attempts, sequence, started_at, completed_at)
+    select run_id, step_id, ordinal, status, input, output, error, attempts, sequence,
         {after -held.seconds}, case when status in ('SUCCESS', 'ERROR') then {now} end
     from held
     {include _first_wins}

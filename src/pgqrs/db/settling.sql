@@ -17,15 +17,16 @@ set status = excluded.status,
     output = excluded.output,
     error = excluded.error,
     attempts = excluded.attempts,
+    sequence = excluded.sequence,
     completed_at = excluded.completed_at
 where pgqrs_workflow_steps.status <> 'SUCCESS'
 
 -- name: record_steps
 insert into pgqrs_workflow_steps
-    (run_id, step_id, ordinal, status, input, output, error, attempts, started_at, completed_at)
+    (run_id, step_id, ordinal, status, input, output, error, attempts, sequence, started_at, completed_at)
 select given.run_id, given.step_id, given.ordinal, given.status, given.input, given.output, given.error,
-    given.attempts, {after -given.seconds}, case when given.status in ('SUCCESS', 'ERROR') then {now} end
-from {rows given: run_id id, step_id text, ordinal int, status text, input json, output json, error json, attempts int, seconds seconds}
+    given.attempts, given.sequence, {after -given.seconds}, case when given.status in ('SUCCESS', 'ERROR') then {now} end
+from {rows given: run_id id, step_id text, ordinal int, status text, input json, output json, error json, attempts int, seconds seconds, sequence int}
 where true
 order by given.position
 {include _first_wins};
@@ -33,10 +34,10 @@ order by given.position
 -- name: record_held_steps
 -- As record_steps, of those runs that are still held: as many rows change as there are of those.
 insert into pgqrs_workflow_steps
-    (run_id, step_id, ordinal, status, input, output, error, attempts, started_at, completed_at)
+    (run_id, step_id, ordinal, status, input, output, error, attempts, sequence, started_at, completed_at)
 select m.run_id, given.step_id, given.ordinal, given.status, given.input, given.output, given.error,
-    given.attempts, {after -given.seconds}, case when given.status in ('SUCCESS', 'ERROR') then {now} end
-from {rows given: message_id id, token id, step_id text, ordinal int, status text, input json, output json, error json, attempts int, seconds seconds}
+    given.attempts, given.sequence, {after -given.seconds}, case when given.status in ('SUCCESS', 'ERROR') then {now} end
+from {rows given: message_id id, token id, step_id text, ordinal int, status text, input json, output json, error json, attempts int, seconds seconds, sequence int}
 cross join pgqrs_messages as m
 where m.message_id = given.message_id
   and m.lease_token = given.token

@@ -10,7 +10,7 @@ from typing import Any
 from pgqrs.db.database import Database, Kind, store_call
 from pgqrs.db.history import Happening, facts, publish, tell
 from pgqrs.db.queries import load
-from pgqrs.errors import IdempotencyConflict, PgqrsError
+from pgqrs.errors import IdempotencyConflict, PgqrsError, SerializationError
 from pgqrs.inputs import given_text, same_input
 from pgqrs.journal import EventType
 from pgqrs.serialization import decode, encode
@@ -136,7 +136,12 @@ async def _found(db: Database, new: NewRuns, inputs: Mapping[str, str]) -> dict[
     """Live runs with one of the keys; IdempotencyConflict when one is not the run that this would have been."""
     rows = await live_runs_by_key(db, list(inputs))
     for key, run_id, workflow_id, text in rows:
-        if workflow_id != new.workflow_id or not same_input(text or "null", inputs[key]):
+        try:
+            is_same = workflow_id == new.workflow_id and same_input(text or "null", inputs[key])
+        except SerializationError:
+            # That run's input cannot be read: whatever it is, it is not this one.
+            is_same = False
+        if not is_same:
             raise IdempotencyConflict(key, run_id)
     return {key: Triggered(run_id, is_new=False) for key, run_id, _, _ in rows}
 

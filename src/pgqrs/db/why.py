@@ -9,9 +9,8 @@ from typing import Any
 
 from pgqrs.db.database import Database, Kind, Row, store_call
 from pgqrs.db.queries import load
-from pgqrs.db.tables import workflows
+from pgqrs.db.tables import workers, workflows
 from pgqrs.errors import RunNotFound
-from pgqrs.serialization import decode
 from pgqrs.types import RunStatus, StepStatus
 
 _SQL = load(__package__, "why")
@@ -77,6 +76,8 @@ class Facts:
     children: tuple[tuple[int, str, RunStatus], ...]
     # Those that failed or were cancelled, when the run itself has ended so.
     failed_children: tuple[tuple[int, str, RunStatus], ...]
+    # The last steps that were completed, newest first, when the run itself has ended so.
+    completed: tuple[str, ...]
     servers: tuple[Server, ...]
     ready_before: int
 
@@ -91,6 +92,7 @@ async def facts(db: Database, run_id: int) -> Facts:
     children = await db.fetch(_SQL["children_under_way"], run_id=run_id)
     ended_badly = row[2] in (RunStatus.ERROR, RunStatus.CANCELLED)
     failed = await db.fetch(_SQL["children_that_failed"], run_id=run_id) if ended_badly else []
+    completed = await db.fetch(_SQL["steps_completed_last"], run_id=run_id) if ended_badly else []
     servers = await db.fetch(_SQL["workers_that_are_there"])
     queue_id, message_id, priority = row[9], row[12], row[18]
     before: list[Row] = []
@@ -101,6 +103,7 @@ async def facts(db: Database, run_id: int) -> Facts:
         tuple(OpenStep(step[0], StepStatus(step[1]), *step[2:]) for step in steps),
         tuple((child[0], child[1], RunStatus(child[2])) for child in children),
         tuple((child[0], child[1], RunStatus(child[2])) for child in failed),
+        tuple(step[0] for step in completed),
         tuple(_server(*each) for each in servers),
         int(before[0][0]) if before else 0,
     )
@@ -108,4 +111,4 @@ async def facts(db: Database, run_id: int) -> Facts:
 
 
 def _server(name: str, silent_seconds: float, info: str | None) -> Server:
-    return Server(name, float(silent_seconds), decode(info) if info else {})
+    return Server(name, float(silent_seconds), workers.told(info))

@@ -39,6 +39,14 @@ where run_id = :run_id and status <> 'SUCCESS'
 order by ordinal
 limit 20;
 
+-- name: steps_completed_last
+-- In the order in which `reset --from` takes them back.
+select step_id
+from pgqrs_workflow_steps
+where run_id = :run_id and status = 'SUCCESS'
+order by coalesce(completed_at, started_at) desc, ordinal desc
+limit 20;
+
 -- name: children_under_way
 select c.run_id, w.name, c.status
 from pgqrs_workflow_runs as c

@@ -20,7 +20,7 @@ RunFence = tuple[int, int, int]
 
 
 class StepRecord(NamedTuple):
-    """A step as it is to be recorded. The first eight are columns, in this order; a tuple, as there are many."""
+    """A step as it is to be recorded. The first nine are columns, in this order; a tuple, as there are many."""
 
     step_id: str
     ordinal: int
@@ -31,8 +31,15 @@ class StepRecord(NamedTuple):
     attempts: int = 1
     # How long its body took: it began that long before it is recorded.
     seconds: float = 0.0
+    # Its place among the results that reach the handler; None for what does not end it.
+    sequence: int | None = None
     # True when it failed earlier in this pass, and the next attempt of the run shall run it anew.
     is_again: bool = False
+
+
+def answered_by(actor: str | None) -> str | None:
+    """The `input` of a step that was answered, with the sender: its output is what they said."""
+    return None if actor is None else encode({"actor": actor})
 
 
 class Ending(NamedTuple):

@@ -101,9 +101,13 @@ def bind(signature: Signature, form: Form, content: Any, *, strict: bool) -> dic
         if strict and content != {}:
             raise InvalidArguments(signature.workflow, f"it takes no arguments, got {_value(content)}")
         return {}
-    if form is Form.TYPED and (content.keys() <= set(signature.names) or _misspelt(signature, content)):
-        return _by_name(signature, content, strict=strict)
     target = _target(signature)
+    if form is Form.TYPED and (
+        content.keys() <= set(signature.names)
+        or _misspelt(signature, content)
+        or (strict and target is not None and _takes_no_object(signature, target, content))
+    ):
+        return _by_name(signature, content, strict=strict)
     if target is not None and _is_the_value(signature, target, content, strict=strict):
         return {target: content}
     if isinstance(content, dict):
@@ -169,6 +173,12 @@ def _target(signature: Signature) -> str | None:
 
 def _fits(signature: Signature, name: str, content: Any) -> bool:
     return signature.misfit(name, text_of(content)) is None
+
+
+def _takes_no_object(signature: Signature, name: str, content: dict[str, Any]) -> bool:
+    """Is the whole object what does not fit, and not one of its fields? Then its names were meant as parameters."""
+    reason = signature.misfit(name, text_of(content)) or ""
+    return reason.startswith("must be ") and reason.endswith(f", got {_value(content)}")
 
 
 def _misspelt(signature: Signature, content: dict[str, Any]) -> bool:

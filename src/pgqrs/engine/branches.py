@@ -44,12 +44,20 @@ current_body: contextvars.ContextVar[tuple[Place, int, list[Emission]] | None] =
     "pgqrs_body", default=None
 )
 
+# The error that the code which began this task or thread was handling: there `sys.exc_info` does not show it.
+handled_error: contextvars.ContextVar[BaseException | None] = contextvars.ContextVar("pgqrs_handled", default=None)
+
 
 class Branch:
     """One task of a handler: its path (`""` for the handler itself, `2`, `2.1`), and what it has asked for so far."""
 
     def __init__(
-        self, path: str, live: dict[Branch, None], parent: Branch | None, changed: Callable[[], None]
+        self,
+        path: str,
+        live: dict[Branch, None],
+        parent: Branch | None,
+        changed: Callable[[], None],
+        stirring: dict[Branch, None],
     ) -> None:
         self.path = path
         self.parent = parent
@@ -59,19 +67,22 @@ class Branch:
         # Has it ever asked the context for something; is it waiting for something that may take days.
         self.engaged = False
         self.blocked = 0
+        # The thread in which a part of a plain handler runs; None in an async one.
+        self.thread: int | None = None
         # True while a plain handler waits here for the threads of its branches.
         self.joining = False
         self.task: asyncio.Future[Any] | None = None
         # What it ended with, when it raised.
         self.error: BaseException | None = None
         self._live = live
+        self._stirring = stirring
         self._changed = changed
-        live[self] = None
+        live[self] = stirring[self] = None
 
     def child(self) -> Branch:
         self.children += 1
         path = f"{self.path}.{self.children}" if self.path else str(self.children)
-        return Branch(path, self._live, self, self._changed)
+        return Branch(path, self._live, self, self._changed, self._stirring)
 
     def ancestors(self) -> Iterator[Branch]:
         """Its parent, and that one's, up to the handler itself."""
@@ -84,7 +95,18 @@ class Branch:
         if task is not None and not task.cancelled():
             self.error = task.exception()
         self._live.pop(self, None)
+        self._stirring.pop(self, None)
         self._changed()
+
+    def park(self) -> None:
+        """It waits for the engine, and so does not move: only what may move is looked at again and again."""
+        # A task of another class does not say when it is cancelled, which moves it.
+        if isinstance(self.task, BranchTask):
+            self._stirring.pop(self, None)
+
+    def unpark(self) -> None:
+        if self in self._live:
+            self._stirring[self] = None
 
     def close(self) -> None:
         """From now on its end concerns no one."""
@@ -113,16 +135,34 @@ def branch_of(step_id: str) -> str:
     return step_id.partition("@")[2].partition("#")[0]
 
 
-_TIMES_OUT = getattr(getattr(asyncio.Timeout, "_on_timeout", None), "__code__", None)
+# Where asyncio's deadlines cancel a task: `asyncio.timeout`, and Python 3.11's `wait_for` the task that it has made.
+_TIMERS = frozenset(
+    getattr(function, "__code__", None)
+    for function in (getattr(asyncio.Timeout, "_on_timeout", None), getattr(asyncio.tasks, "_cancel_and_wait", None))
+) - {None}
+
+
+# True in the task in which asyncio closes an async generator that was left before its end.
+is_left_generator: contextvars.ContextVar[bool] = contextvars.ContextVar("pgqrs_left_generator", default=False)
+
+
+def handled_here() -> BaseException | None:
+    """The error whose `except`, `finally` or `with` block asks; also in tasks and threads that such a block began."""
+    error = sys.exc_info()[1]
+    # An error may be false: one with a `__len__` that counts nothing.
+    return handled_error.get() if error is None else error
 
 
 class BranchTask(asyncio.Task[Any]):
     """A task of a handler that knows whether `asyncio.timeout` has cancelled it."""
 
     timed_out = False
+    branch: Branch | None = None
 
     def cancel(self, msg: Any | None = None) -> bool:
-        self.timed_out = self.timed_out or sys._getframe(1).f_code is _TIMES_OUT  # noqa: SLF001 - there is no other way
+        if self.branch is not None:
+            self.branch.unpark()
+        self.timed_out = self.timed_out or sys._getframe(1).f_code in _TIMERS  # noqa: SLF001 - there is no other way
         return super().cancel(msg)
 
 
@@ -140,11 +180,15 @@ def install_task_factory(loop: asyncio.AbstractEventLoop) -> None:
         if type(coro).__name__ == "async_generator_athrow":
             # The garbage collector closes a generator of some other run, at any moment: it is no branch of this one.
             parent = None
+            context = contextvars.copy_context() if context is None else context.copy()
+            context.run(is_left_generator.set, True)  # noqa: FBT003 - a variable's value
         child: Branch | None = None
         if parent is not None:
             child = parent.child()
             context = contextvars.copy_context() if context is None else context.copy()
             context.run(current_branch.set, child)
+            if (error := handled_here()) is not None:
+                context.run(handled_error.set, error)
         if context is not None:
             options["context"] = context
         kind = asyncio.Task if child is None else BranchTask
@@ -153,6 +197,8 @@ def install_task_factory(loop: asyncio.AbstractEventLoop) -> None:
         )
         if child is not None:
             child.task = task
+            if isinstance(task, BranchTask):
+                task.branch = child
             task.add_done_callback(child.end)
         return task
 

@@ -220,7 +220,8 @@ class DirectCall:
         """
         try:
             for caller in await calls.callers(self._db):
-                if caller.info.get("workflow") == workflow and self._is_gone(caller):
+                named = isinstance(caller.info.get("run_id"), int) and caller.info.get("workflow") == workflow
+                if named and self._is_gone(caller):
                     await self._advance(caller, handler, queue_id=queue_id)
         except PgqrsError as error:
             log.warning("runs that earlier calls of %r left behind have to wait: %s", workflow, error)

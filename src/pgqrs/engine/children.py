@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from pgqrs.db import claims
@@ -39,8 +40,10 @@ async def spawn(execution: Execution, place: Place, workflow: str, inputs: list[
     """One child for each input, and the step that remembers them, in one transaction."""
     recorded = execution.recorded(place)
     if recorded is not None and recorded.status is StepStatus.SUCCESS:
+        await execution.turn(place.step_id)
         return _known(execution, decode(recorded.output or "[]"))
     if recorded is not None and recorded.status is StepStatus.ERROR:
+        await execution.turn(place.step_id)
         replay(execution, place, Any).given(execution)
     values = storable_inputs(inputs, max_bytes=execution.config.max_payload_bytes)
     await execution.leave_behind()
@@ -55,8 +58,11 @@ async def spawn(execution: Execution, place: Place, workflow: str, inputs: list[
             # What a workflow takes may change: the handler must get the same answer in every pass.
             refused = error
         else:
-            return _known(execution, await _spawned(execution, place, found, workflow, texts))
+            children = _known(execution, await _spawned(execution, place, found, workflow, texts))
+            await execution.turn(place.step_id)
+            return children
         again = await execution.fail(StepRecord(place.step_id, place.ordinal, StepStatus.ERROR), refused)
+        await execution.turn(place.step_id)
     finally:
         execution.finish()
     raise execution.raised(again)
@@ -87,12 +93,16 @@ async def _spawned(
         max_attempts=execution.config.max_attempts,
         parent_run_id=execution.claim.run_id,
     )
-    pending = StepRecord(place.step_id, place.ordinal, StepStatus.PENDING)
+    number = execution.number(place.step_id)
+    pending = StepRecord(place.step_id, place.ordinal, StepStatus.PENDING, sequence=number)
     with triggered(workflow, len(new.inputs)) as origin:
         new = new.with_headers(origin.headers)
-        run_ids: list[int] | None = await execution.ask(
-            lambda again: outside(claims.spawn(execution.db, execution.claim.fence, pending, new, again=again))
-        )
+        try:
+            run_ids: list[int] | None = await execution.ask(
+                lambda again: outside(claims.spawn(execution.db, execution.claim.fence, pending, new, again=again))
+            )
+        finally:
+            execution.is_numbered(place.step_id)
         origin.made(run_ids or ())
     if run_ids is None:
         raise execution.lose()
@@ -103,13 +113,17 @@ async def _spawned(
 def result_of(execution: Execution, place: Place, run_id: int) -> Waiter:
     """Waits for the end of a child."""
 
+    async def ended_at(_sent: Mapping[str, datetime]) -> datetime | None:
+        row = await _row(execution, run_id)
+        return None if row is None or row.status not in ENDED else row.completed_at
+
     async def look() -> Answer | Wait:
         answer = await _looked(execution, place, run_id)
         if not isinstance(answer, Wait):
             execution.open_children.discard(run_id)
         return answer
 
-    return Waiter(execution, place, look)
+    return Waiter(execution, place, look, ended_at=ended_at)
 
 
 async def _looked(execution: Execution, place: Place, run_id: int) -> Answer | Wait:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import logging
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -13,30 +12,28 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from pgqrs.clock import microseconds
-from pgqrs.db import claims
 from pgqrs.db.database import Transaction
 from pgqrs.db.history import Emission
 from pgqrs.db.tables.runs import origin
 from pgqrs.db.writes import StepRecord
 from pgqrs.durations import checked_seconds
 from pgqrs.engine import mapping, racing, waiting
-from pgqrs.engine.branches import Place, StepCall, current_body, outside
+from pgqrs.engine.branches import Place, StepCall, current_body
 from pgqrs.engine.children import Child, spawn
 from pgqrs.engine.execution import Execution
+from pgqrs.engine.progress import Progress
 from pgqrs.engine.racing import First
 from pgqrs.engine.recorded_errors import storable
 from pgqrs.engine.runlog import RunLog
-from pgqrs.engine.steps import step
+from pgqrs.engine.steps import apart, check_step_call, step
 from pgqrs.engine.transactions import transaction
-from pgqrs.errors import ConfigError, ConnectionFailed
+from pgqrs.errors import ConfigError
 from pgqrs.names import checked_event_type, checked_name, checked_step_name
-from pgqrs.retry import RetryPolicy
+from pgqrs.retry import RetryPolicy, checked_policy
 from pgqrs.serialization import decode, encode
 from pgqrs.types import StepStatus
 
 T = TypeVar("T")
-
-log = logging.getLogger("pgqrs.run")
 
 # A plain handler's context is another class with the same verbs (engine/plain.py).
 current_context: contextvars.ContextVar[Any] = contextvars.ContextVar("pgqrs_context", default=None)
@@ -105,11 +102,16 @@ class Context:
         the first run and a replay can never differ. With a `retry` policy the body runs at most `max_attempts` times
         in the life of the run; without one, at most once in each attempt of the run.
         """
+        check_step_call("step", name, function)
         execution = self._execution
         seconds = None if timeout is None else checked_seconds(timeout, "timeout of a step", allow_zero=False)
-        place = execution.place(checked_step_name(name))
-        asked = step(execution, StepCall(place, function, args, kwargs, retry, seconds), self._seen)
-        execution.unawaited[place.step_id] = asked
+        policy = None if retry is None else checked_policy("ctx.step", retry)
+        place = execution.place(checked_step_name(name), does=True)
+        return self._step(StepCall(place, function, args, kwargs, policy, seconds))
+
+    def _step(self, call: StepCall) -> Awaitable[Any]:
+        asked = step(self._execution, call, self._seen)
+        self._execution.unawaited[call.place.step_id] = asked
         return asked
 
     def _seen(self, _step_id: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -122,7 +124,8 @@ class Context:
         `work` may await nothing but `tx`: on SQLite it runs in the writer's thread, and nothing else is written
         meanwhile.
         """
-        place = self._execution.place(checked_step_name(name))
+        check_step_call("transaction", name, work)
+        place = self._execution.place(checked_step_name(name), does=True)
         asked = transaction(self._execution, place, work, self._seen)
         self._execution.unawaited[place.step_id] = asked
         return asked
@@ -141,19 +144,22 @@ class Context:
         body = current_body.get()
         if body is not None:
             body[2].append(emission)
-            return _nothing()
-        return self._emit(self._execution.place(f"emit:{name}"), emission)
+            return self._given(None)
+        place = self._execution.place(f"emit:{name}", does=True)
+        asked = self._emit(place, emission)
+        self._execution.unawaited[place.step_id] = asked
+        return asked
 
     async def _emit(self, place: Place, emission: Emission) -> None:
         execution = self._execution
         recorded = execution.recorded(place)
         if recorded is not None and recorded.status is StepStatus.SUCCESS:
+            await execution.turn(place.step_id)
             return
         await execution.leave_behind()
         execution.begin()
         record = StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output="null")
-        # Shielded as any step: when a sibling gives up, this is still recorded.
-        await asyncio.shield(execution.begun(outside(execution.record(record, [emission]))))
+        await apart(execution, execution.record(record, [emission]), place.step_id)
 
     # -- waiting -----------------------------------------------------------------------------------------
 
@@ -162,11 +168,14 @@ class Context:
         length = timedelta(seconds=checked_seconds(seconds, "ctx.sleep"))
         return waiting.sleep(self._execution, self._execution.place("sleep"), length)
 
-    def pause(self, message: str = "resume") -> Awaitable[Any]:
-        """Waits until a person resumes this run; gives the data that the run is resumed with."""
+    def pause(self, message: str = "resume", *, type: Any = Any) -> Awaitable[Any]:  # noqa: A002 - as in wait_for
+        """Waits until a person resumes this run; gives the data that the run is resumed with.
+
+        With `type=pgqrs.Answer`, or `pgqrs.Answer[T]`, also who has resumed it.
+        """
         if not isinstance(message, str):
             raise ConfigError(f"`pause(message)` must be a string, got {message!r}")
-        return waiting.pause(self._execution, self._execution.place("pause"), storable(message))
+        return waiting.pause(self._execution, self._execution.place("pause"), storable(message), as_type=type)
 
     def wait_for(
         self,
@@ -175,7 +184,10 @@ class Context:
         timeout: float | timedelta | None = None,
         type: Any = Any,  # noqa: A002 - the design's word
     ) -> Awaitable[Any]:
-        """The oldest unread signal of that name, sent before or after this call; WaitTimeout after `timeout`."""
+        """The oldest unread signal of that name, sent before or after this call; WaitTimeout after `timeout`.
+
+        With `type=pgqrs.Answer`, or `pgqrs.Answer[T]`, also who has sent it.
+        """
         seconds = None if timeout is None else checked_seconds(timeout, "timeout of ctx.wait_for")
         place = self._execution.place(f"wait_for:{checked_step_name(name)}")
         return waiting.wait_for(self._execution, place, name, seconds=seconds, as_type=type)
@@ -194,7 +206,7 @@ class Context:
     def spawn(self, workflow: Any, params: Any = None) -> Awaitable[Child]:
         """Starts a child run, once however often this is replayed; `await child.result()` waits for it."""
         name = _name_of(workflow)
-        place = self._execution.place("spawn")
+        place = self._execution.place("spawn", does=True)
         asked = self._spawn_one(place, name, params)
         self._execution.unawaited[place.step_id] = asked
         return asked
@@ -214,7 +226,10 @@ class Context:
         """
         mapping.check_limit(limit)
         self._execution.check_usable()
-        return self._map(_name_of(workflow), list(items), limit, return_exceptions)
+        self._execution.refuse_in_body("map")
+        asked = self._map(_name_of(workflow), list(items), limit, return_exceptions)
+        self._execution.unawaited["map"] = asked
+        return asked
 
     async def _map(self, workflow: str, items: list[Any], limit: int | None, return_exceptions: bool) -> list[Any]:  # noqa: FBT001 - the parts of one call
         return await mapping.map_(self._execution, workflow, items, limit, return_exceptions=return_exceptions)
@@ -225,20 +240,19 @@ class Context:
 
     def progress(self, done: int, total: int | None = None, note: str = "") -> Awaitable[None]:
         """Shows people how far it is (`run.progress`). Nothing depends on it; a replay does not show it again."""
-        shown = {"done": done, "total": total, "note": note}
-        return self._progress(encode({**origin(self._execution.claim.headers), **shown}))
-
-    async def _progress(self, text: str) -> None:
         execution = self._execution
-        execution.check_usable()
-        if execution.is_replaying():
-            return
-        execution.check_alive()
-        try:
-            await outside(claims.show_progress(execution.db, execution.claim.fence, text=text))
-        except ConnectionFailed as error:
-            # Nothing depends on it, so nothing waits for the database either.
-            log.warning("run %d: its progress was not shown: %s", self.run_id, error)
+        shown = {"done": done, "total": total, "note": note}
+        text = encode({**origin(execution.claim.headers), **shown})
+        if current_body.get() is None or (execution.handler.is_async and execution.is_on_its_loop()):
+            asked = self._progress.show(text)
+            execution.unawaited["progress"] = asked
+            return asked
+        self._progress.show_soon(text)
+        return self._given(None)
+
+    @functools.cached_property
+    def _progress(self) -> Progress:
+        return Progress(self._execution)
 
     # -- recorded answers --------------------------------------------------------------------------------
 
@@ -255,12 +269,22 @@ class Context:
         return self._answer("random", random.random, float)
 
     def _answer(self, name: str, function: Callable[[], T], kind: type[T]) -> Awaitable[T]:
-        answer = _typed(function, kind)
-        return self.step(name, answer) if current_body.get() is None else answer()
+        if current_body.get() is not None:
+            return self._given(function())
+        return self._step(StepCall(self._execution.place(name), _typed(function, kind), (), {}, None, None))
+
+    def _given(self, value: T) -> Awaitable[T]:
+        """What is known already, in the body of a step: the value itself where the code cannot await.
+
+        That is in plain handlers, and in the thread of a plain step.
+        """
+        has_loop = asyncio._get_running_loop() is not None  # noqa: SLF001 - the other one raises where there is none
+        return _done(value) if has_loop and self._execution.handler.is_async else value  # type: ignore[return-value]
 
 
-async def _nothing() -> None:
-    """For a caller that awaits what is done already."""
+async def _done(value: T) -> T:
+    """For a caller that awaits what is known already."""
+    return value
 
 
 def in_body() -> bool:

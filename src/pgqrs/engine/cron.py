@@ -18,6 +18,7 @@ import difflib
 import functools
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -123,9 +124,11 @@ class Cadence:
         if self.every is None or self.anchor is None:
             raise ConfigError("an interval is counted from an anchor; give it one with anchored()")
         n = max(1, (instant - self.anchor) // self.every + 1)
-        while True:
-            yield (self.anchor + n * self.every).astimezone(UTC)
-            n += 1
+        with suppress(OverflowError):
+            # Anchored at the end of all time, as only a row that was changed by hand is, there is no slot.
+            while True:
+                yield (self.anchor + n * self.every).astimezone(UTC)
+                n += 1
 
     def _runs_through(self) -> bool:
         return _parsed(self.cron or "").runs_through

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Container, Coroutine, Iterator, Sequence
@@ -20,13 +21,23 @@ from pgqrs.db.driver import Driver
 from pgqrs.db.history import Emission
 from pgqrs.db.tables.runs import RecordedStep, RunRow
 from pgqrs.db.writes import Ending, StepRecord, Write, Yielding
-from pgqrs.engine.branches import Branch, BranchTask, Place, current_body, current_branch, outside
+from pgqrs.engine.arrivals import Arrivals, told
+from pgqrs.engine.branches import (
+    Branch,
+    BranchTask,
+    Place,
+    current_body,
+    current_branch,
+    handled_here,
+    is_left_generator,
+    outside,
+)
 from pgqrs.engine.committer import Committer
-from pgqrs.engine.failures import FailedStep
+from pgqrs.engine.failures import Compensations, FailedStep
 from pgqrs.engine.gathering import Gatherer
 from pgqrs.engine.heartbeat import Held
 from pgqrs.engine.observing import watching
-from pgqrs.engine.places import Places
+from pgqrs.engine.places import NOTHING_RECORDED, Places
 from pgqrs.engine.recorded_errors import Program, raised_again, record_of
 from pgqrs.engine.registry import Handler
 from pgqrs.engine.resting import Resting
@@ -48,6 +59,8 @@ log = logging.getLogger("pgqrs.run")
 
 # Between two attempts to write something: each has asked the database for `retry_seconds` already.
 _AGAIN_SECONDS = 0.1
+# What a replay gives to the handler.
+_FINAL = frozenset((StepStatus.SUCCESS, StepStatus.ERROR))
 # How long what was cancelled may take to end; then the run is given up without it.
 ABANDON_SECONDS = 5.0
 
@@ -69,6 +82,47 @@ class Wait:
 class Execution:
     """The state of one pass. Methods are called on the event loop only."""
 
+    # One is made for each pass: beyond 30 attributes Python gives every object a dictionary of its own.
+    __slots__ = (
+        "__weakref__",
+        "_arrivals",
+        "_bodies",
+        "_committer",
+        "_fence",
+        "_giving_up",
+        "_in_flight",
+        "_is_closed",
+        "_landed",
+        "_leased",
+        "_live",
+        "_loop",
+        "_number_of",
+        "_numbers",
+        "_stirring",
+        "children",
+        "claim",
+        "compensations",
+        "config",
+        "db",
+        "failed",
+        "halted",
+        "handing_back",
+        "handler",
+        "held",
+        "is_done",
+        "meter",
+        "on_stuck",
+        "open_children",
+        "places",
+        "program",
+        "resting",
+        "root",
+        "seconds",
+        "task",
+        "tracer",
+        "unawaited",
+    )
+
     def __init__(
         self, claim: Claim, handler: Handler, *, db: Driver, config: Config, committer: Committer, held: Held
     ) -> None:
@@ -85,16 +139,23 @@ class Execution:
         # True when the handler has returned or raised: what is left is the engine's.
         self.is_done = False
         self.failed: list[FailedStep] = []
+        self.compensations = Compensations(around=handled_here())
         self._committer = committer
         # Asked before every step and every write: has the heartbeat renewed the lease in time?
         self.held = held
-        self.places = Places(claim.steps)
+        self.places = Places(claim.steps) if claim.steps else NOTHING_RECORDED
         # Steps and waits that were called and not awaited yet.
         self.unawaited: dict[str, Coroutine[Any, Any, Any]] = {}
         self._in_flight = 0
         self._bodies: set[asyncio.Task[Any]] = set()
         self._landed: asyncio.Event | None = None
         self._live: dict[Branch, None] = {}
+        # Those that do not wait for the engine.
+        self._stirring: dict[Branch, None] = {}
+        # The order in which results reach the handler; which numbers steps of this pass have in it.
+        self._numbers = itertools.count(1 + max((s.sequence or 0 for s in claim.steps.values()), default=0))
+        self._number_of: dict[str, int] = {}
+        self._arrivals: Arrivals | None = None
         self._is_closed = False
         self._leased = held.since
         self._loop = committer.loop
@@ -111,29 +172,56 @@ class Execution:
         # For measuring how long something takes: seconds since no particular time.
         self.seconds = time.monotonic if db.clock.now() is None else self._clock_seconds
         self.resting = Resting(self)
-        self.root = Branch("", self._live, None, self.resting.look)
+        self.root = Branch("", self._live, None, self._branches_changed, self._stirring)
 
     # -- identity ----------------------------------------------------------------------------------------
 
     def branch(self) -> Branch:
         return current_branch.get() or self.root
 
-    def place(self, name: str) -> Place:
-        """The next step of that name in the branch that asks; parks the run when another one is recorded there."""
+    def place(self, name: str, *, does: bool = False) -> Place:
+        """The next step of that name in the branch that asks; parks the run when another one is recorded there.
+
+        `does` is True for what has effects: neither for waits, nor for asking what time it is.
+        """
         self.check_usable()
-        body = current_body.get()
-        if body is not None:
-            raise NotAllowedInStep(
-                f"{name.partition(':')[0]!r} was called inside the body of step {body[0].step_id!r}, and a step is "
-                "recorded as a whole when it ends; call it in the workflow itself, before or after the step"
+        if is_left_generator.get():
+            raise self.halt(
+                PermanentError(
+                    f"{name!r} was called by an async generator that the workflow left before its end, and Python "
+                    "closes it at no certain time: write `async with contextlib.aclosing(...)` around it"
+                )
             )
+        if current_body.get() is not None:
+            self.refuse_in_body(name.partition(":")[0])
         branch = current_branch.get()
-        # A thread that a plain handler started by itself: its steps come in no order, so only their names count.
-        place = Place(self.root.place_unordered(name), -1) if branch is None else branch.place(name)
+        place = self._unordered(name) if branch is None else branch.place(name)
         other = self.places.ask(place, branch) if self.claim.steps else None
         if other is not None:
             raise self.diverged(f"asks for step {place.step_id!r} where {other.step_id!r} is recorded")
+        if does:
+            self.compensations.note(place.step_id)
         return place
+
+    def _unordered(self, name: str) -> Place:
+        """In a thread that a plain handler started by itself: what it asks for has a name, and no order."""
+        if name in self.root.counts:
+            raise self.halt(
+                PermanentError(
+                    f"{name!r} was called again in a thread of the workflow's own, and threads come in no order: "
+                    "give each step a name of its own, or use ctx.gather"
+                )
+            )
+        return Place(self.root.place_unordered(name), -1)
+
+    def refuse_in_body(self, verb: str) -> None:
+        """Raises NotAllowedInStep in the body of a step."""
+        body = current_body.get()
+        if body is not None:
+            raise NotAllowedInStep(
+                f"{verb!r} was called inside the body of step {body[0].step_id!r}, and a step is recorded as a whole "
+                "when it ends; call it in the workflow itself, before or after the step"
+            )
 
     def recorded(self, place: Place) -> RecordedStep | None:
         self.unawaited.pop(place.step_id, None)
@@ -143,8 +231,11 @@ class Execution:
         """Before anything that is not recorded is done or waited for: see `Places.leave_behind`."""
         if not self.claim.steps:
             return
-        if not self.is_alone and self.handler.is_async:
-            await self.resting.caught_up()
+        if self.has_branches:
+            # A branch that a failing sibling cancelled in an earlier pass must be cancelled again before it gets to
+            # do more than it did then.
+            await self.arrivals.caught_up()
+            self.check_usable()
         branch = current_branch.get()
         left = [] if branch is None else self.places.leave_behind(branch)
         if left:
@@ -174,7 +265,64 @@ class Execution:
         self.unawaited.clear()
         if forgotten:
             names = ", ".join(map(repr, forgotten))
-            raise PermanentError(f"{names} was called and not awaited, so it never ran; write `await ctx.step(...)`")
+            raise PermanentError(f"{names} was called and not awaited, so it never ran; put `await` before the call")
+
+    # -- the order of results ----------------------------------------------------------------------------
+
+    @property
+    def arrivals(self) -> Arrivals:
+        if self._arrivals is None:
+            self._arrivals = Arrivals(self._stirring, self._loop, self.resting.look)
+        return self._arrivals
+
+    @property
+    def has_arrivals(self) -> bool:
+        """True while a result waits to be given to the handler."""
+        return bool(self._arrivals)
+
+    def number(self, step_id: str) -> int:
+        """The number of a result that is about to be recorded; `is_numbered` is told when it is. From any thread."""
+        number = next(self._numbers)
+        if self.has_branches:
+            self.arrivals.numbered(number, instead_of=self._number_of.get(step_id))
+            self._number_of[step_id] = number
+        return number
+
+    def is_numbered(self, step_id: str) -> None:
+        """The record is written, or will not be."""
+        if self._arrivals is not None and (number := self._number_of.get(step_id)) is not None:
+            self._arrivals.written(number)
+
+    async def turn(self, *step_ids: str) -> None:
+        """Wait until it is the turn of these results, which the handler gets together."""
+        if not self.has_branches:
+            return
+        numbers = [number for each in step_ids if (number := self._sequence(each)) is not None]
+        if numbers:
+            await self.arrivals.turn(max(numbers))
+
+    def _sequence(self, step_id: str) -> int | None:
+        recorded = self.claim.steps.get(step_id)
+        return self._number_of.get(step_id) or (None if recorded is None else recorded.sequence)
+
+    def in_turn(self, body: asyncio.Task[Any], step_id: str) -> asyncio.Future[None]:
+        """Done when it is the turn of what this body of a step has recorded; see `arrivals.told`."""
+        return told(self.arrivals, body, lambda: self._number_of.get(step_id))
+
+    def _branches_changed(self) -> None:
+        if self._arrivals is not None:
+            self._arrivals.move()
+        self.resting.look()
+
+    # -- threads -----------------------------------------------------------------------------------------
+
+    def is_on_its_loop(self) -> bool:
+        """False in threads, which are those of plain steps and handlers, and in event loops that these run."""
+        return asyncio._get_running_loop() is self._loop  # noqa: SLF001 - the other one raises where there is none
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """From any thread."""
+        self._loop.call_soon_threadsafe(function)
 
     # -- time --------------------------------------------------------------------------------------------
 
@@ -191,11 +339,16 @@ class Execution:
     async def record(self, step: StepRecord, emissions: Sequence[Emission] = ()) -> None:
         """Returns when it is durable; what is emitted goes into the outbox with it. Halt when it cannot be."""
         self.check_alive()
+        if step.sequence is None and step.status in _FINAL:
+            step = step._replace(sequence=self.number(step.step_id))
         write = Write(self._fence, (step,), None, tuple(emissions) if emissions else (), self.handler.name)
         try:
             await self._committer.write(write)
         except Exception as error:  # noqa: BLE001 - none of it is the handler's
             await self.insisted(error, lambda: self._committer.write(write._replace(again=True)))
+        finally:
+            if self._arrivals is not None:
+                self.is_numbered(step.step_id)
 
     async def settle(self, end: Ending | Yielding, steps: tuple[StepRecord, ...]) -> None:
         """Records how the pass ended. LeaseLost when the run is not ours any more."""
@@ -309,8 +462,10 @@ class Execution:
         """The code and the record do not fit: the run is parked, and the handler's `except` does not hear of it."""
         return self.halt(
             NonDeterminism(
-                f"run {self.claim.run_id} {what}: the code has changed since; deploy the old code under this name, "
-                "or reset the run"
+                f"run {self.claim.run_id} {what}: its code has changed since, or does not do the same in every pass "
+                "(time, chance, sets, globals, the order in which steps end). If it has changed, deploy the code "
+                "that the run began with. If not, find the cause with `pgqrs lint` or "
+                "pgqrs.testing.assert_deterministic, fix it and reset the run"
             )
         )
 
@@ -356,6 +511,11 @@ class Execution:
         """True when nothing but its own end can end a step of the handler: it has one branch, and no thread."""
         return len(self._live) == 1 and self.handler.is_async
 
+    @property
+    def has_branches(self) -> bool:
+        """True when results have an order that the handler sees: threads come in none."""
+        return len(self._live) > 1 and self.handler.is_async
+
     # -- in flight ---------------------------------------------------------------------------------------
 
     @property
@@ -392,6 +552,9 @@ class Execution:
     def abandon(self) -> None:
         """The run is another worker's, or about to be: nothing more begins here, and what is in flight is ended."""
         self.halted = self.halted or self._lease_lost()
+        if not self.handler.is_async:
+            # An async handler is cancelled; a thread that waits here would wait forever.
+            self.resting.unwind(Halt(self.halted))
         for body in self._bodies:
             body.cancel()
 
@@ -434,7 +597,12 @@ class Execution:
         if self._giving_up is not None:
             self._giving_up.cancel()
         self.resting.close()
+        if self._arrivals is not None:
+            self._arrivals.close()
+        self.failed.clear()
+        self.compensations.clear()
         self._live.clear()
+        self._stirring.clear()
         self.root.close()
 
     @contextmanager
@@ -443,14 +611,18 @@ class Execution:
         try:
             yield
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if self.is_unwinding or (isinstance(task, BranchTask) and not task.timed_out):
-                raise
-            if task is None or not task.cancelling():
+            if not self.was_interrupted():
                 raise
         else:
             return
         raise interrupted(place)
+
+    def was_interrupted(self) -> bool:
+        """True when the handler itself, by a deadline of asyncio's, has cancelled what it was waiting for."""
+        task = asyncio.current_task()
+        if self.is_unwinding or (isinstance(task, BranchTask) and not task.timed_out):
+            return False
+        return task is not None and task.cancelling() > 0
 
     @contextmanager
     def watched(self, place: Place) -> Iterator[None]:

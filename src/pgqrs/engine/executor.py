@@ -11,18 +11,18 @@ from pgqrs.config import Config
 from pgqrs.db.claims import Claim
 from pgqrs.db.driver import Driver
 from pgqrs.db.writes import Ending, Yielding
-from pgqrs.engine.branches import current_body, current_branch, install_task_factory, outside
+from pgqrs.engine.branches import current_body, current_branch, handled_error, install_task_factory, outside
 from pgqrs.engine.committer import Committer
 from pgqrs.engine.context import Context, current_context
 from pgqrs.engine.execution import Execution
-from pgqrs.engine.failures import culprits, reopened
+from pgqrs.engine.failures import culprits, raised_as, reopened
 from pgqrs.engine.heartbeat import Heartbeat, Held
 from pgqrs.engine.outcome import Outcome, failure
-from pgqrs.engine.plain import SyncContext
+from pgqrs.engine.plain import SyncContext, in_root
 from pgqrs.engine.registry import Handler
 from pgqrs.engine.signals import EngineSignal
 from pgqrs.engine.threads import in_thread
-from pgqrs.errors import LeaseLost, PermanentError, StorePromoted
+from pgqrs.errors import LeaseLost, PermanentError, StorePromoted, TransientError
 from pgqrs.retry import RetryPolicy
 from pgqrs.serialization import encode
 from pgqrs.types import RunStatus
@@ -124,13 +124,16 @@ class Executor:
         execution.is_done = True
         is_cancelled = isinstance(error, asyncio.CancelledError)
         was_cut = await self._wound_up(execution)
-        if was_cut and not execution.resting.suspended and not isinstance(execution.halted, StorePromoted):
-            # Whatever the handler made of its cancellation is not its result.
-            return Outcome(Yielding(RunStatus.PENDING)), None
+        is_at_rest = execution.resting.suspended and error is not None and _is_unwound(error)
+        if was_cut and not isinstance(execution.halted, StorePromoted):
+            # Whatever the handler made of its cancellation is not its result, unless it had come to rest before.
+            return Outcome(*execution.resting.yielding()) if is_at_rest else Outcome(
+                Yielding(RunStatus.PENDING)
+            ), None
         if execution.halted is not None:
             return self._halted(execution, once=once)
         if execution.resting.suspended:
-            if error is not None and _is_unwound(error):
+            if is_at_rest:
                 return Outcome(*execution.resting.yielding()), None
             error = PermanentError(
                 "the handler swallowed its suspension (an `except BaseException` or a bare `except` around a wait?)"
@@ -184,17 +187,23 @@ class Executor:
     ) -> tuple[Outcome, BaseException | None]:
         claim = execution.claim
         made_it_fail = culprits(execution.failed, error)
-        # A step that has used up its own attempts fails again in every attempt of the run.
-        is_final = once or any(step.is_final for step in made_it_fail)
+        is_ours = execution.halted is not None
+        compensated_by = [] if is_ours else execution.compensations.of(error, execution.failed)
+        # A step that has used up its own attempts fails again in every attempt of the run. And what the handler has
+        # made up for must not succeed after that, unless the handler asks for it.
+        is_used_up = any(step.is_final for step in made_it_fail)
+        is_made_up_for = bool(compensated_by) and not isinstance(error, TransientError)
         policy = execution.handler.options.retry or RetryPolicy()
         end: Ending | Yielding = failure(
             error,
             attempt=claim.lease.attempts,
-            policy=policy.with_attempts(1 if is_final else claim.max_attempts),
+            policy=policy.with_attempts(1 if once or is_used_up or is_made_up_for else max(1, claim.max_attempts)),
             pause_seconds=self._config.pause_check_interval_seconds,
             lease_seconds=claim.lease_seconds,
             step_ids=[step.record.step_id for step in made_it_fail],
-            is_ours=execution.halted is not None,
+            compensated_by=compensated_by,
+            is_ours=is_ours,
+            raised_as=raised_as(made_it_fail, error),
         )
         again = reopened(made_it_fail) if isinstance(end, Yielding) else ()
         log.info("run %d: %s", claim.run_id, end.last_error or end.status)
@@ -210,16 +219,18 @@ class Executor:
         given = (context,) if handler.takes_context else ()
         # Its own world, whatever the worker was started in.
         tokens = current_branch.set(execution.root), current_context.set(context), current_body.set(None)
+        handled = handled_error.set(None)
         try:
             if handler.is_async:
                 value = await handler.function(*given, **arguments)
             else:
-                value = await in_thread(handler.function, *given, **arguments)
+                value = await in_thread(in_root, execution.root, handler.function, *given, **arguments)
         finally:
             # What follows is the engine's own.
             current_branch.reset(tokens[0])
             current_context.reset(tokens[1])
             current_body.reset(tokens[2])
+            handled_error.reset(handled)
         if execution.resting.suspended or execution.halted is not None:
             # Swallowed: what the handler returned is not its result.
             return "null"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgqrs.db.writes import StepRecord
-from pgqrs.engine.branches import Branch
+from pgqrs.engine.branches import Branch, handled_here
+from pgqrs.errors import StepFailed
+from pgqrs.serialization import object_in
 from pgqrs.types import StepStatus
 
 
@@ -51,9 +53,58 @@ def reopened(steps: Iterable[FailedStep]) -> tuple[StepRecord, ...]:
     )
 
 
+def raised_as(failed: Iterable[FailedStep], error: BaseException) -> tuple[str, str] | None:
+    """The module and the name of the class that a step raised, where the handler got a stand-in for it."""
+    if not isinstance(error, StepFailed):
+        return None
+    for step in failed:
+        if step.error is error:
+            known = object_in(step.record.error)
+            return str(known.get("module")), str(known.get("qualname"))
+    return None
+
+
+class Compensations:
+    """The steps that a handler asked for while it was handling an error, and that error."""
+
+    def __init__(self, around: BaseException | None) -> None:
+        # What the code that runs the worker is handling itself: no error of the handler's.
+        self._around = around
+        self._noted: list[tuple[str, BaseException]] = []
+
+    def note(self, step_id: str) -> None:
+        error = handled_here()
+        if error is not None and error is not self._around:
+            self._noted.append((step_id, error))
+
+    def of(self, error: BaseException, failed: Sequence[FailedStep]) -> list[str]:
+        """What the handler did about `error`, which has left it all the same: a refund, say."""
+        if not self._noted:
+            return []
+        by_error = _by_error(failed)
+        left = {id(link) for link in _links(by_error, error)} - {id(self._around)}
+        return [
+            step_id for step_id, handled in self._noted if any(id(link) in left for link in _links(by_error, handled))
+        ]
+
+    def clear(self) -> None:
+        self._noted.clear()
+
+
 def _sources(failed: Sequence[FailedStep], error: BaseException) -> Iterator[FailedStep]:
+    by_error = _by_error(failed)
+    for link in _links(by_error, error):
+        if (step := by_error.get(id(link))) is not None:
+            yield step
+
+
+def _by_error(failed: Sequence[FailedStep]) -> dict[int, FailedStep]:
     # `except*` takes a group apart: each of its parts stands for the step that raised it.
-    by_error = {id(part): step for step in failed for part in _parts(step.error)}
+    return {id(part): step for step in failed for part in _parts(step.error)}
+
+
+def _links(by_error: Mapping[int, FailedStep], error: BaseException) -> Iterator[BaseException]:
+    """The error, its parts, and what it was raised from or while handling, as far as the errors of steps."""
     seen: set[int] = set()
     links: list[BaseException | None] = [error]
     while links:
@@ -61,13 +112,14 @@ def _sources(failed: Sequence[FailedStep], error: BaseException) -> Iterator[Fai
         if link is None or id(link) in seen:
             continue
         seen.add(id(link))
-        if (step := by_error.get(id(link))) is not None:
+        yield link
+        if id(link) in by_error:
             # What it was raised in the place of, the handler had caught.
-            yield step
-        elif isinstance(link, BaseExceptionGroup):
+            continue
+        if isinstance(link, BaseExceptionGroup):
             links += link.exceptions
-        else:
-            links.append(link.__cause__ if link.__cause__ is not None else link.__context__)
+        # Both: `raise Failed from e.__cause__` names one error in the block that handles another.
+        links += (link.__cause__, link.__context__)
 
 
 def _parts(error: BaseException) -> Iterator[BaseException]:

@@ -115,6 +115,8 @@ class Heartbeat:
         since = time.monotonic() if since is None else since
         held = Held(message_id, token, run_id, lease_seconds, since, since + lease_seconds * 0.9, lost)
         with self._lock:
+            # A run that was reset is leased again at once, often by the worker that has not heard of it yet.
+            before = self._held.get(message_id)
             self._held[message_id] = held
             self._by_run[run_id] = held
             rested, self._resting = self._resting, False
@@ -122,6 +124,8 @@ class Heartbeat:
             # The thread may be in the middle of a wait that is too long for this one.
             self._sooner.set()
         self.start()
+        if before is not None and not before.settling:
+            before.lose()
         return held
 
     def start(self) -> None:
@@ -170,6 +174,8 @@ class Heartbeat:
     async def _beat_forever(self) -> None:
         """On PostgreSQL with a connection of its own; SQLite's writer serves any thread."""
         own: Driver | None = None
+        # Now, and not at the first beat: a worker that drains begins with a run in its hands.
+        self._watch_the_loop()
         try:
             while not await asyncio.to_thread(self._wait):
                 if self._may_rest():

@@ -24,17 +24,20 @@ async def map_(
     """How many begin together is decided once: a replay finds it in the record of each `spawn`."""
     answers: dict[int, Answer] = {}
     running: dict[int, Waiter] = {}
+    waiters: list[Waiter] = []
     begun = 0
     most = len(items) if limit is None else limit
     while len(answers) < len(items):
         if begun < len(items) and len(running) < most:
             children = await _begin(execution, workflow, items[begun : begun + most - len(running)])
-            running |= {begun + number: child.result() for number, child in enumerate(children)}
+            waiters += (results := [child.result() for child in children])
+            running |= {begun + number: result for number, result in enumerate(results)}
             begun += len(children)
         ended = await _ended(execution, running, is_any=begun < len(items))
         answers |= ended
         for number in ended:
             del running[number]
+    await execution.turn(*(each.place.step_id for each in waiters))
     errors = [answer.error for answer in answers.values() if answer.error is not None]
     if return_exceptions:
         inorder = [answers[number] for number in range(len(items))]
@@ -45,7 +48,7 @@ async def map_(
 
 
 async def _begin(execution: Execution, workflow: str, items: list[Any]) -> list[Child]:
-    return await spawn(execution, execution.place("spawn"), workflow, items)
+    return await spawn(execution, execution.place("spawn", does=True), workflow, items)
 
 
 async def _ended(execution: Execution, running: dict[int, Waiter], *, is_any: bool) -> dict[int, Answer]:

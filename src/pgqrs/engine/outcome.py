@@ -18,7 +18,7 @@ from pgqrs.errors import (
     TransientError,
 )
 from pgqrs.retry import RetryPolicy
-from pgqrs.serialization import decode, encode
+from pgqrs.serialization import encode, object_in
 from pgqrs.signatures import error_signature
 from pgqrs.types import RunStatus
 
@@ -45,13 +45,16 @@ def failure(
     pause_seconds: float,
     lease_seconds: float,
     step_ids: Sequence[str] = (),
+    compensated_by: Sequence[str] = (),
     is_ours: bool = False,
+    raised_as: tuple[str, str] | None = None,
 ) -> Ending | Yielding:
     """What an exception that left the handler means for its run; `is_ours` is the engine's own trouble.
 
-    `step_ids` are the steps that it came from: a restart opens these again.
+    `step_ids` are the steps that it came from: a restart opens these again. `compensated_by` are those with which the
+    handler made up for it. `raised_as` names the class that the error stands in for.
     """
-    text, summary = described(error, step_ids)
+    text, summary = described(error, step_ids, compensated_by)
     match error:
         case PauseError() if not is_ours:
             return Yielding(RunStatus.PAUSED, delay=pause_seconds, waiting_for=message_of(error) or "resume")
@@ -63,9 +66,9 @@ def failure(
                 last_error=summary,
             )
         case PermanentError() | SerializationError() | InvalidArguments():
-            return _end(error, step_ids)
-        case _ if attempt >= policy.max_attempts or not (is_ours or policy.retries(error)):
-            return _end(error, step_ids)
+            return _end(error, text, summary, step_ids)
+        case _ if attempt >= policy.max_attempts or not (is_ours or policy.retries(error, raised_as=raised_as)):
+            return _end(error, text, summary, step_ids)
         case _ if is_ours:
             # Something could not be recorded. Had the worker died of it, the run would continue after a lease: it
             # shall not wait for longer because the worker lived.
@@ -86,8 +89,10 @@ def asked_delay(error: BaseException) -> float | None:
 
 def without_handler(run: RunRow, *, now: datetime, grace_seconds: float) -> Ending | Yielding:
     """A run that this worker was given and has no code for: perhaps another one has, or will have soon."""
-    known = decode(run.error) if run.error and run.last_error == NO_HANDLER else {}
-    since = known["since"] if isinstance(known, dict) and isinstance(known.get("since"), datetime) else now
+    known = object_in(run.error) if run.last_error == NO_HANDLER else {}
+    since = known.get("since")
+    if not isinstance(since, datetime) or since.tzinfo is None:
+        since = now
     waited = (now - since).total_seconds()
     error = encode({"type": "NoHandler", "message": f"no worker has a handler for {run.workflow!r}", "since": since})
     if waited >= grace_seconds:
@@ -97,8 +102,7 @@ def without_handler(run: RunRow, *, now: datetime, grace_seconds: float) -> Endi
     return Yielding(RunStatus.PENDING, delay=delay, error=error, last_error=NO_HANDLER)
 
 
-def _end(error: BaseException, step_ids: Sequence[str]) -> Ending:
-    text, summary = described(error, step_ids)
+def _end(error: BaseException, text: str, summary: str, step_ids: Sequence[str]) -> Ending:
     signature = error_signature(type(error).__name__, message_of(error), step_ids[0] if step_ids else None)
     return Ending(RunStatus.ERROR, error=text, last_error=summary, signature=signature)
 
@@ -107,7 +111,9 @@ def _retry(seconds: float, text: str, summary: str) -> Yielding:
     return Yielding(RunStatus.RUNNING, delay=float(seconds), count_attempt=True, error=text, last_error=summary)
 
 
-def described(error: BaseException, step_ids: Sequence[str] = ()) -> tuple[str, str]:
+def described(
+    error: BaseException, step_ids: Sequence[str] = (), compensated_by: Sequence[str] = ()
+) -> tuple[str, str]:
     """An error as JSON for the record, and as one line for people.
 
     The list of steps is recorded when it is empty, too: it tells a restart that no step is at fault. Without a list,
@@ -116,5 +122,8 @@ def described(error: BaseException, step_ids: Sequence[str] = ()) -> tuple[str, 
     name = type(error).__name__
     message = message_of(error)
     trace = traceback_of(error)
-    text = encode({"type": name, "message": message, "traceback": trace, "steps": list(step_ids)})
+    known: dict[str, object] = {"type": name, "message": message, "traceback": trace, "steps": list(step_ids)}
+    if compensated_by:
+        known["compensated_by"] = list(compensated_by)
+    text = encode(known)
     return text, f"{name}: {message}" if message else name

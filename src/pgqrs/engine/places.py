@@ -75,3 +75,7 @@ class Places:
                     yield path, ordinal
             elif path.startswith(prefix) and int(path[len(prefix) :].partition(".")[0]) > branch.children:
                 yield path, ordinal
+
+
+# Of a run that has not recorded anything, which most passes begin with. Nothing is ever noted in it.
+NOTHING_RECORDED = Places({})

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
-from collections.abc import Callable, Coroutine
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from pgqrs.engine.branches import Branch, current_branch
+from pgqrs.engine.branches import Branch, current_body, current_branch, handled_error, handled_here
 from pgqrs.engine.children import Child
 from pgqrs.engine.context import Context
 from pgqrs.engine.execution import Execution
@@ -16,14 +18,17 @@ from pgqrs.engine.racing import First, first, waiters
 from pgqrs.engine.signals import EngineSignal
 from pgqrs.engine.threads import start_thread
 from pgqrs.engine.waiting import Waiter
-from pgqrs.errors import ConfigError, InvalidTransition
+from pgqrs.errors import ConfigError, InvalidTransition, NotAllowedInStep, PermanentError
 
 # True while `first` asks a plain handler's functions which waits they are about: then a wait is not begun.
 _only_named: contextvars.ContextVar[bool] = contextvars.ContextVar("pgqrs_only_named", default=False)
 
 
 class SyncContext:
-    """Each verb is called and awaited on the event loop, in the branch that asks here."""
+    """Each verb is called and awaited on the event loop, in the branch that asks here.
+
+    In the body of a step, which may run on that loop itself, nothing is awaited: a verb gives its value, or refuses.
+    """
 
     __pgqrs_context__ = True
 
@@ -55,15 +60,29 @@ class SyncContext:
 
         return call
 
+    def map(
+        self, workflow: Any, items: Iterable[Any], *, limit: int | None = None, return_exceptions: bool = False
+    ) -> list[Any]:
+        # In this thread, and not on the event loop: a generator may ask for steps.
+        given = list(items)
+        execution = self._context._execution  # noqa: SLF001 - the other half of this class
+        results: list[Any] = _awaited(
+            lambda: self._context.map(workflow, given, limit=limit, return_exceptions=return_exceptions),
+            execution,
+            self._loop,
+        )
+        return results
+
     def first(self, *functions: Callable[[], Any], **named: Callable[[], Any]) -> First:
         """As in async handlers, with functions: `ctx.first(lambda: ctx.sleep(60), lambda: ctx.wait_for("go"))`."""
+        execution = self._context._execution  # noqa: SLF001 - the other half of this class
+        execution.refuse_in_body("first")
         token = _only_named.set(True)
         try:
             waits = tuple(map(_called, functions))
             by_name = {name: _called(function) for name, function in named.items()}
         finally:
             _only_named.reset(token)
-        execution = self._context._execution  # noqa: SLF001 - the other half of this class
 
         async def race() -> First:
             return await first(execution, execution.place("first"), waiters(waits, by_name))
@@ -81,7 +100,11 @@ class SyncContext:
             if not callable(function):
                 raise ConfigError("in a plain handler gather takes functions: ctx.gather(lambda: ..., lambda: ...)")
         execution = self._context._execution  # noqa: SLF001 - the other half of this class
-        parent = current_branch.get() or execution.root
+        # Its branches would be counted in this pass, and not in a replay, which does not run the body.
+        execution.refuse_in_body("gather")
+        parent = _branch()
+        if parent is None:
+            raise PermanentError("threads come in no order: call ctx.gather in the workflow itself, not in a thread")
 
         async def branches() -> list[Branch]:
             execution.check_usable()
@@ -89,10 +112,14 @@ class SyncContext:
             parent.joining = True
             return [parent.child() for _ in functions]
 
-        threads = [
-            start_thread(self._in_branch, function, branch)
-            for function, branch in zip(functions, _over_there(branches(), self._loop), strict=True)
-        ]
+        token = handled_error.set(handled_here())
+        try:
+            threads = [
+                start_thread(self._in_branch, function, branch)
+                for function, branch in zip(functions, _over_there(branches(), execution, self._loop), strict=True)
+            ]
+        finally:
+            handled_error.reset(token)
         results = [thread.result() for thread in threads]
         parent.joining = False
         errors = [error for _, error in results if error is not None]
@@ -103,6 +130,7 @@ class SyncContext:
 
     def _in_branch(self, function: Callable[[], Any], branch: Branch) -> tuple[Any, BaseException | None]:
         current_branch.set(branch)
+        branch.thread = threading.get_ident()
         try:
             return function(), None
         except BaseException as error:  # noqa: BLE001 - raised again by `gather`, which has all of them
@@ -130,28 +158,76 @@ class SyncChild:
         return _awaited(self._child.result, self._child.execution, self._loop)
 
 
+def in_root(root: Branch, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Calls a plain handler, in the thread that is its own."""
+    root.thread = threading.get_ident()
+    return function(*args, **kwargs)
+
+
+def _branch() -> Branch | None:
+    """The part of the handler whose thread this is; None in a thread that the handler started by itself.
+
+    Such a thread may have the context variables of a part: `asyncio.to_thread` and `copy_context` give it these.
+    """
+    branch = current_branch.get()
+    return branch if branch is not None and branch.thread == threading.get_ident() else None
+
+
+def _handled_in(thread: int | None) -> BaseException | None:
+    """The error that another thread is handling: the handler, whose `except` block waits for threads of its own."""
+    found: Any = sys._current_exceptions().get(thread or 0)  # noqa: SLF001 - there is no other way
+    # Python 3.11 gives three values.
+    error: BaseException | None = found[1] if isinstance(found, tuple) else found
+    return error
+
+
 def _awaited(verb: Callable[[], Any], execution: Execution, loop: asyncio.AbstractEventLoop) -> Any:
     """What the verb gives, called and awaited on the event loop in the branch that asks here."""
-    branch, only_named = current_branch.get(), _only_named.get()
+    if current_body.get() is not None:
+        return verb()
+    branch, only_named, handled = _branch(), _only_named.get(), handled_here()
+    if branch is None and handled is None:
+        handled = _handled_in(execution.root.thread)
 
     async def over_there() -> Any:
         current_branch.set(branch)
+        handled_error.set(handled)
         asked = verb()
         return asked if only_named and isinstance(asked, Waiter) else await asked
 
+    return _over_there(over_there(), execution, loop)
+
+
+def _over_there(work: Coroutine[Any, Any, Any], execution: Execution, loop: asyncio.AbstractEventLoop) -> Any:
+    """On the event loop, as a task that is no branch of the handler's."""
+    if execution.is_on_its_loop():
+        # Waiting for the loop would stop it, and all runs of this worker with it.
+        work.close()
+        raise NotAllowedInStep(
+            "the context of a plain workflow waits for what it is asked, and an async function cannot: call it in "
+            "the workflow itself, or make the step a plain def"
+        )
+    if loop.is_closed():
+        work.close()
+        raise InvalidTransition("the call that executed this run has ended, and its context cannot be used any more")
+
+    async def kept() -> tuple[Any, Exception | None]:
+        # As a value: a future that is waited for in another thread gives some errors, TimeoutError among them, as
+        # another object of their class. The handler must get the very error that was recorded.
+        try:
+            return await work, None
+        except Exception as error:  # noqa: BLE001 - raised again below
+            return None, error
+
+    context = contextvars.copy_context()
+    context.run(current_branch.set, None)
     try:
-        return _over_there(over_there(), loop)
+        result, error = context.run(asyncio.run_coroutine_threadsafe, kept(), loop).result()
     except concurrent.futures.CancelledError:
         # An Exception, unlike the cancellation it stands for: no handler's `except` is to see it.
         execution.check_usable()
         raise asyncio.CancelledError from None
-
-
-def _over_there(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
-    """On the event loop, as a task that is no branch of the handler's."""
-    if loop.is_closed():
-        work.close()
-        raise InvalidTransition("the call that executed this run has ended, and its context cannot be used any more")
-    context = contextvars.copy_context()
-    context.run(current_branch.set, None)
-    return context.run(asyncio.run_coroutine_threadsafe, work, loop).result()
+    # Not above: a handler may raise a CancelledError of concurrent.futures, too, and that is its own.
+    if error is not None:
+        raise error
+    return result

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, NamedTuple
 
+from pgqrs.clock import LATEST
+from pgqrs.db import claims
 from pgqrs.db.writes import StepRecord
-from pgqrs.engine.branches import Place
+from pgqrs.engine.branches import Place, outside
 from pgqrs.engine.execution import Execution, Wait
 from pgqrs.engine.waiting import Answer, Waiter, failed_record
 from pgqrs.errors import ConfigError
@@ -40,10 +43,12 @@ def waiters(given: tuple[Any, ...], named: Mapping[str, Any]) -> dict[int | str,
 
 
 async def first(execution: Execution, place: Place, given: Mapping[int | str, Waiter]) -> First:  # noqa: RET503 - a wait does not return
-    """Looks at each in turn, so that at most one comes to an end: no signal is taken by a wait that loses."""
+    """Looks at one after the other until one has ended: no signal is taken by a wait that loses."""
     recorded = execution.recorded(place)
     for each in given.values():
         execution.unawaited.pop(each.place.step_id, None)
+    if recorded is not None and recorded.status in _ENDED:
+        await execution.turn(place.step_id)
     if recorded is not None and recorded.status is StepStatus.ERROR:
         raise execution.raised(execution.failure_of(failed_record(execution, place)))
     if recorded is not None and recorded.status is StepStatus.SUCCESS:
@@ -53,9 +58,8 @@ async def first(execution: Execution, place: Place, given: Mapping[int | str, Wa
             raise execution.diverged(f"has recorded {key!r} as the winner of {place.step_id!r}, and asks without it")
         return First(key, _answer(await winner.look()).given(execution))
     waits: list[Wait] = []
-    # One whose end is recorded has won, though this was not written before the worker was lost.
-    for key, each in sorted(given.items(), key=lambda item: not _has_ended(execution, item[1])):
-        looked = await each.look()
+    for key in await _in_order(execution, given):
+        looked = await given[key].look()
         if isinstance(looked, Wait):
             waits.append(looked)
             continue
@@ -63,11 +67,27 @@ async def first(execution: Execution, place: Place, given: Mapping[int | str, Wa
         if looked.error is not None:
             # The failure of the race, too: if it leaves the handler, both are run again.
             error = await execution.fail(record, looked.error)
+            await execution.turn(place.step_id)
             execution.failed_together([looked.error, error])
             raise execution.raised(error)
         await execution.record(record)
+        await execution.turn(place.step_id)
         return First(key, looked.value)
     await execution.resting.wait(*(replace(wait, is_any=True) for wait in waits))
+
+
+async def _in_order(execution: Execution, given: Mapping[int | str, Waiter]) -> list[int | str]:
+    """Those that have ended first, by the database's clock; among equals, and among the others, as they were given.
+
+    One whose end is recorded has won, though that was not written before the worker was lost.
+    """
+    names = sorted({each.signal for each in given.values() if each.signal is not None})
+    run_id = execution.claim.run_id
+    sent: dict[str, datetime] = {}
+    if names and len(given) > 1:
+        sent = await execution.ask(lambda _again: outside(claims.unread_signals(execution.db, run_id, names)))
+    ended = {key: await each.ended_at(sent) for key, each in given.items()} if len(given) > 1 else {}
+    return sorted(given, key=lambda key: (not _has_ended(execution, given[key]), ended.get(key) or LATEST))
 
 
 def _has_ended(execution: Execution, waiter: Waiter) -> bool:

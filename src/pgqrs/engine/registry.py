@@ -65,7 +65,7 @@ class Handler:
         return cls(
             name=name,
             function=_callable_by_name(function, parameters, context),
-            is_async=inspect.iscoroutinefunction(inspect.unwrap(function)),
+            is_async=_is_async(inspect.unwrap(function)),
             takes_context=context is not None,
             parameters=taken,
             types=types,
@@ -93,7 +93,7 @@ class Handler:
         try:
             decode(text, kind)
         except SerializationError as error:
-            return _misfit(kind, decode(text), error)
+            return misfit(kind, decode(text), error)
         return None
 
     def encode_input(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, max_bytes: int) -> str:
@@ -126,9 +126,7 @@ class Handler:
                     raise
                 # Reading has changed what it read: once more, for the error.
                 value = decode(text_of(self._bound(text)[1][name]))
-                raise InvalidArguments(
-                    self.name, f"{name!r} {_misfit(kind, value, error)}", parameter=name
-                ) from error
+                raise InvalidArguments(self.name, f"{name!r} {misfit(kind, value, error)}", parameter=name) from error
         return arguments
 
     def _bound(self, text: str | None) -> tuple[Stored, dict[str, Any]]:
@@ -136,7 +134,7 @@ class Handler:
         return stored, bind(self, stored.form, stored.content, strict=False)
 
 
-def _misfit(kind: Any, value: Any, error: SerializationError) -> str:
+def misfit(kind: Any, value: Any, error: SerializationError) -> str:
     """`must be an int, got 'lots'`; where the fault is further inside, what it is there."""
     if error.path == "$" and isinstance(kind, type) and error.reason.startswith("Expected"):
         return f"must be {with_article(kind.__name__)}, got {shown(value)}"
@@ -149,7 +147,8 @@ def named_type(kind: Any) -> str:
 
 
 def with_article(name: str) -> str:
-    return f"{'an' if name[:1].lower() in set('aeiou') else 'a'} {name}"
+    has_vowel = name[:1].lower() in set("aeiou") and not name.startswith("UUID")
+    return f"{'an' if has_vowel else 'a'} {name}"
 
 
 def _check_nameable(workflow: str, parameter: inspect.Parameter) -> None:
@@ -208,7 +207,7 @@ _REMEMBERED = "__pgqrs_shape__"
 def shape_of(function: Callable[..., Any]) -> Shape:
     """Remembered for each function: reading annotations takes longer than all else that a step needs."""
     if type(function) is not FunctionType:
-        return Shape(inspect.iscoroutinefunction(function), return_type(function))
+        return Shape(_is_async(function), return_type(function))
     remembered: tuple[int, Shape] = function.__dict__.get(_REMEMBERED, (0, _PLAIN))
     owner, known = remembered
     # Whoever wraps a function copies its attributes, too: what is remembered names whose it is.
@@ -216,6 +215,11 @@ def shape_of(function: Callable[..., Any]) -> Shape:
         known = Shape(inspect.iscoroutinefunction(function), return_type(function))
         function.__dict__[_REMEMBERED] = (id(function), known)
     return known
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    """True for an async function, and for an object that is called like one."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - what it is matters
 
 
 def return_type(function: Callable[..., Any]) -> Any:

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 from collections.abc import Collection, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
 from enum import Enum
+from pathlib import Path
 from types import AsyncGeneratorType, CodeType, CoroutineType, MethodType
 from typing import Any, TypeAlias
 
@@ -26,6 +28,7 @@ _GatheringFuture: Any = getattr(asyncio.tasks, "_GatheringFuture", ())
 # Modules of asyncio in which a task waits for other tasks, and functions of another one that do.
 _BETWEEN_TASKS = frozenset({asyncio.taskgroups.__file__, asyncio.locks.__file__, asyncio.queues.__file__})
 _WAITS_FOR_TASKS = frozenset({"_wait", "wait", "wait_for", "_wait_for_one"})
+_ANYIO = ("anyio", "_backends", "_asyncio.py")
 # Objects between a coroutine and the one, or the generator, that it awaits.
 _WRAPPERS = frozenset({"async_generator_asend", "async_generator_athrow", "coroutine_wrapper"})
 _Suspended: TypeAlias = "CoroutineType[Any, Any, Any] | AsyncGeneratorType[Any, Any]"
@@ -41,17 +44,24 @@ class Pending(Enum):
 def pending(branch: Branch, tasks: Collection[object]) -> Pending:
     """What the branch waits for; `tasks` are those of all branches of the run."""
     task = branch.task
+    if is_ready(branch):
+        # Also one that waited: the handler may have given its wait up, and is about to hear of it.
+        return Pending.READY
     if branch.blocked:
         return Pending.WAITING
     if isinstance(task, asyncio.Task):
         future = awaited_by(task)
-        if future is None:
-            return Pending.READY
         is_for_others = future in tasks or isinstance(future, _GatheringFuture) or _is_between_tasks(task)
     else:
         # A thread: it works until it asks the context, or waits for the threads of its branches.
         is_for_others = branch.joining
     return Pending.OTHERS if is_for_others else Pending.OUTSIDE
+
+
+def is_ready(branch: Branch) -> bool:
+    """True when the event loop is about to run it."""
+    task = branch.task
+    return isinstance(task, asyncio.Task) and not task.done() and awaited_by(task) is None
 
 
 def has_deadline(task: asyncio.Future[Any] | None) -> bool:
@@ -74,7 +84,24 @@ def _holds_a_deadline(coroutine: _Suspended) -> bool:
             return True
         if has_timer and isinstance(held, asyncio.TimerHandle):
             return True
+        if isinstance(found, MethodType) and any(map(_is_scope_with_a_deadline, (held, *_inside(held)))):
+            return True
     return False
+
+
+def _is_scope_with_a_deadline(held: object) -> bool:
+    """True for what `anyio.move_on_after` gives; told by its name, as pgqrs does not need anyio."""
+    kind = type(held)
+    is_scope = kind.__name__ == "CancelScope" and kind.__module__.partition(".")[0] == "anyio"
+    return is_scope and getattr(held, "deadline", math.inf) < math.inf
+
+
+def _inside(held: object) -> Iterator[object]:
+    """What a context manager that is written as a generator, as `anyio.fail_after` is, will leave itself."""
+    for found in gc.get_referents(getattr(held, "gen", None)) if isinstance(held, AbstractContextManager) else ():
+        if isinstance(found, MethodType):
+            yield found.__self__
+            yield from _inside(found.__self__)
 
 
 def _entered(stack: AsyncExitStack[Any]) -> Iterator[object]:
@@ -95,6 +122,9 @@ def _is_between_tasks(task: asyncio.Task[Any]) -> bool:
     if not codes:
         return False
     code = codes[-1]
+    if code.co_name == "__aexit__" and Path(code.co_filename).parts[-3:] == _ANYIO:
+        # A task group of anyio's.
+        return True
     return code.co_filename in _BETWEEN_TASKS or (
         code.co_filename == asyncio.tasks.__file__ and code.co_name in _WAITS_FOR_TASKS
     )

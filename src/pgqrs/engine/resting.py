@@ -8,7 +8,7 @@ import math
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pgqrs.db.writes import ANY_OF, StepRecord, Yielding
-from pgqrs.engine.branches import Branch, outside
+from pgqrs.engine.branches import Branch
 from pgqrs.engine.rest import Pending, awaited_by, has_deadline, pending
 from pgqrs.engine.signals import EngineSignal, Suspend
 from pgqrs.errors import PermanentError
@@ -26,8 +26,6 @@ _GRACE_SECONDS = 1.0
 _OUTSIDE_SECONDS = 10.0
 # How soon a handler that waits for something outside of the context is looked at again: at first, and at most.
 _SOON_SECONDS, _LATER_SECONDS = 0.01, 0.5
-# Turns of the event loop in which no branch moved: the end of a task is told in the next, and cancels in another.
-_QUIET_TURNS = 4
 
 
 class Resting:
@@ -41,7 +39,6 @@ class Resting:
         self._next_look: asyncio.Handle | None = None
         self._delay = _SOON_SECONDS
         self._grace_from: float | None = None
-        self._quiet: asyncio.Task[None] | None = None
 
     async def wait(self, *waits: Wait) -> NoReturn:
         """Raises Suspend when every other branch has come to rest too."""
@@ -66,37 +63,19 @@ class Resting:
                     self._waits.pop(wait.step.step_id, None)
         raise AssertionError("a wait does not return")
 
-    async def caught_up(self) -> None:
-        """Returns when the other branches have replayed what is recorded: nothing new begins before that.
-
-        A replay runs through recorded steps without waiting for anything. A branch that a failing sibling cancelled
-        in an earlier pass must be cancelled again before it gets to do more than it did then.
-        """
-        if self._quiet is None or self._quiet.done():
-            self._quiet = outside(self._until_quiet())
-        await asyncio.shield(self._quiet)
-        self._execution.check_usable()
-
-    async def _until_quiet(self) -> None:
-        """Of all branches that wait for this, in one task."""
-        quiet = 0
-        while quiet < _QUIET_TURNS:
-            before = len(self._execution.live)
-            await asyncio.sleep(0)
-            moved = before != len(self._execution.live) or any(map(_is_ready, self._execution.live))
-            quiet = 0 if moved else quiet + 1
-
     def look(self) -> None:
         """Something has changed: if every branch waits now, the run is put to rest.
 
         Not in this turn of the event loop: what a task waits for can only be seen when it does not run.
         """
-        if self._is_possible():
+        if self._waits and self._is_possible():
             self._look_again(0.0)
 
     def _is_possible(self) -> bool:
         execution = self._execution
-        return bool(self._waits) and not (self.suspended or execution.in_flight or execution.halted is not None)
+        if not self._waits or self.suspended or execution.halted is not None:
+            return False
+        return not execution.in_flight and not execution.has_arrivals
 
     def _look(self) -> None:
         """If nothing is in flight and every branch waits, put the run to rest."""
@@ -218,16 +197,9 @@ class Resting:
         if self._next_look is not None:
             self._next_look.cancel()
         self._next_look = None
-        if self._quiet is not None:
-            self._quiet.cancel()
         self._waits.clear()
 
 
 def _raise_in(future: asyncio.Future[Any], signal: EngineSignal) -> None:
     if not future.done():
         future.set_exception(signal)
-
-
-def _is_ready(branch: Branch) -> bool:
-    task = branch.task
-    return isinstance(task, asyncio.Task) and not task.done() and awaited_by(task) is None

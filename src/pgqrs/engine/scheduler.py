@@ -31,6 +31,8 @@ LONGEST_WAIT_SECONDS = 10.0
 ON_TIME_SECONDS = 60.0
 # How many missed slots are written down; after a long absence, the newest of them.
 MOST_MISSED_ROWS = 100
+# What one transaction triggers at most after an absence.
+MOST_CATCH_UP = 1_000
 # Somebody else is at what is due: look again soon, not at once.
 _BUSY_SECONDS = 0.2
 _AFTER_AN_ERROR_SECONDS = 60.0
@@ -106,7 +108,10 @@ class Scheduler:
 
 def cadence_of(schedule: Schedule) -> Cadence:
     """Its times, or ConfigError when the row cannot be read (an edit by hand, a zone that this machine lacks)."""
-    every = None if schedule.every_seconds is None else timedelta(seconds=schedule.every_seconds)
+    try:
+        every = None if schedule.every_seconds is None else timedelta(seconds=schedule.every_seconds)
+    except (OverflowError, ValueError):
+        raise ConfigError(f"schedule {schedule.name!r} has an interval of {schedule.every_seconds} seconds") from None
     cadence = Cadence.of(cron=schedule.cron, every=every, at=schedule.at, timezone=schedule.timezone)
     return cadence.anchored(schedule.created_at)
 
@@ -124,7 +129,8 @@ def plan(schedule: Schedule, now: datetime) -> Plan:
     cadence = cadence_of(schedule)
     match schedule.catch_up:
         case "all":
-            most = schedule.catch_up_limit
+            # Within what `create` allows, whatever is in the row: slots are counted out one by one.
+            most = min(max(schedule.catch_up_limit, 1), MOST_CATCH_UP)
         case "last" | "none":
             most = 1
         case other:

@@ -6,13 +6,17 @@ import functools
 import inspect
 import json
 from dataclasses import dataclass
-from typing import Any
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, get_args, get_origin
+from uuid import UUID
 
 import msgspec
 
 from pgqrs.durations import shown
 from pgqrs.engine.registry import Handler, with_article
-from pgqrs.serialization import decode, encode, parsed
+from pgqrs.errors import SerializationError
+from pgqrs.serialization import decode, encode, from_parsed, parsed
 
 # A form of more than this is no help.
 _MOST_CHARACTERS = 20_000
@@ -28,6 +32,16 @@ _TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
     "array": ("a list", (list,)),
     "object": ("a dict", (dict,)),
     "null": ("None", (type(None),)),
+}
+# Texts that stand for values of other types, by the schema's format: the type, and one that is right.
+_WRITTEN: dict[str, tuple[type, str]] = {
+    "decimal": (Decimal, "12.50"),
+    "date-time": (datetime, "2030-01-31T12:00:00Z"),
+    "date": (date, "2030-01-31"),
+    "time": (time, "12:00:00"),
+    "duration": (timedelta, "PT90S"),
+    "uuid": (UUID, "6f1f7d5c-2f0b-4f6e-9a51-0a4e3f0c9b7d"),
+    "base64": (bytes, "aGVsbG8="),
 }
 
 
@@ -56,7 +70,9 @@ def _parts(handler: Handler) -> tuple[dict[str, Any], dict[str, Any]]:
     kinds = {name: handler.types[name] for name in handler.names if _has_schema(handler.types.get(name, Any))}
     # Together: two classes of one name get two definitions.
     schemas, defined = msgspec.json.schema_components(kinds.values(), ref_template="#/$defs/{name}")
-    parts: dict[str, Any] = {name: dict(schema) for name, schema in zip(kinds, schemas, strict=True)}
+    parts: dict[str, Any] = {
+        name: _with_format(kinds[name], schema) for name, schema in zip(kinds, schemas, strict=True)
+    }
     for parameter in handler.parameters:
         default = parameter.default
         if default is not inspect.Parameter.empty and isinstance(default, str | int | float | bool | None):
@@ -67,6 +83,19 @@ def _parts(handler: Handler) -> tuple[dict[str, Any], dict[str, Any]]:
         # A default somewhere inside that is no JSON.
         return {}, {}
     return parts, defined
+
+
+def _with_format(kind: Any, schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a time says no format unless its zone is prescribed; deeper than this, a worker tells."""
+    if kind in (datetime, time):
+        return {**schema, "format": "date-time" if kind is datetime else "time"}
+    inner = [each for each in get_args(kind) if each in (datetime, time)]
+    if len(inner) != 1:
+        return schema
+    if "anyOf" in schema:
+        arms = [_with_format(inner[0], arm) if arm == {"type": "string"} else arm for arm in schema["anyOf"]]
+        return {**schema, "anyOf": arms}
+    return {**schema, "items": _with_format(inner[0], schema["items"])} if get_origin(kind) is list else schema
 
 
 def _has_schema(kind: Any) -> bool:
@@ -130,7 +159,7 @@ def _misfit(value: Any, schema: Any, whole: dict[str, Any], path: str, depth: in
         return path, " or ".join(_named(each, whole) for each in schema["anyOf"]), value
     if "enum" in schema and value not in schema["enum"]:
         return path, "one of " + ", ".join(map(repr, schema["enum"])), value
-    if not _is_of_type(value, schema):
+    if not _is_of_type(value, schema) or not _can_be_read(value, schema):
         return path, _named(schema, whole), value
     return _misfit_inside(value, schema, whole, path, depth)
 
@@ -168,6 +197,21 @@ def _is_of_type(value: Any, schema: dict[str, Any]) -> bool:
     return isinstance(value, classes) or (schema.get("format") == "decimal" and isinstance(value, int | float))
 
 
+def _can_be_read(value: Any, schema: dict[str, Any]) -> bool:
+    written = _WRITTEN.get(_format(schema))
+    if written is None or not isinstance(value, str):
+        return True
+    try:
+        from_parsed(value, written[0], tagged=False)
+    except SerializationError:
+        return False
+    return True
+
+
+def _format(schema: dict[str, Any]) -> str:
+    return str(schema.get("contentEncoding", schema.get("format")))
+
+
 def _is_tag(value: Any) -> bool:
     return isinstance(value, dict) and len(value) == 1 and str(next(iter(value))).startswith("$")
 
@@ -178,6 +222,9 @@ def _named(schema: Any, whole: dict[str, Any]) -> str:
         return with_article(str(schema["title"]))
     if "enum" in schema:
         return "one of " + ", ".join(map(repr, schema["enum"]))
+    if (written := _WRITTEN.get(_format(schema))) is not None:
+        kind, right = written
+        return f"{with_article(kind.__name__)} such as {right!r}"
     return _TYPES.get(schema.get("type", ""), ("something else",))[0]
 
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from pgqrs.db.history import Emission
 from pgqrs.db.writes import StepRecord
+from pgqrs.durations import shown as shown_value
 from pgqrs.engine.branches import Branch, BranchTask, Place, StepCall, current_body, current_branch, outside
 from pgqrs.engine.execution import Execution, Wait, interrupted
 from pgqrs.engine.observing import Tracer
@@ -37,7 +38,7 @@ from pgqrs.types import StepStatus
 
 _MOST_INPUT_BYTES = 4096
 # Bodies of plain steps whose time was up: a thread cannot be ended, so the next attempt waits for it.
-_overdue: dict[tuple[int, str], Future[Any]] = {}
+_overdue: dict[tuple[object, int, str], Future[Any]] = {}
 
 
 class _Done(NamedTuple):
@@ -60,6 +61,27 @@ class _Raise(NamedTuple):
     error: BaseException
 
 
+def check_step_call(verb: str, name: object, function: object) -> None:
+    """Raise PermanentError for what no retry can mend: a call in the place of the function, or the wrong order."""
+    if callable(function) and not callable(name):
+        return
+    if callable(name):
+        shown = repr(function) if isinstance(function, str) else "'name'"
+        called = getattr(name, "__name__", "function")
+        written = "function" if called == "<lambda>" else called
+        raise PermanentError(f"ctx.{verb} takes the name first: write ctx.{verb}({shown}, {written})")
+    if inspect.iscoroutine(function):
+        # Refused here, with the reason: Python's warning that it was never awaited would say less.
+        function.close()
+    got = "a coroutine" if inspect.isawaitable(function) else shown_value(function)
+    named = shown_value(name)
+    example = "work" if verb == "transaction" else "charge, a"
+    raise PermanentError(
+        f"ctx.{verb}({named}, ...) takes a function, got {got}: pass the function and its arguments, "
+        f"ctx.{verb}({named}, {example})"
+    )
+
+
 async def step(
     execution: Execution, call: StepCall, seen: Callable[[str, Callable[..., Any]], Callable[..., Any]]
 ) -> Any:
@@ -67,6 +89,8 @@ async def step(
     place = call.place
     recorded = execution.recorded(place)
     if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):
+        if execution.has_branches:
+            await execution.turn(place.step_id)
         return replayed(execution, place, call.function, is_final=call.retry is not None)
     if execution.claim.steps:
         await execution.leave_behind()
@@ -80,14 +104,18 @@ async def step(
     called = call if function is call.function else call._replace(function=function)
     attempt = make(execution, called, attempts, branch)
     if execution.is_alone:
-        # In the handler's own task: no other branch can give up and end it half way.
+        # In the handler's own task: no other branch can give up and end it half way. As `uninterrupted`, written out:
+        # a context manager takes a tenth of the time of a step.
         try:
-            with execution.uninterrupted(place):
-                answer = await attempt
+            answer = await attempt
+        except asyncio.CancelledError:
+            if not execution.was_interrupted():
+                raise
+            answer = _Raise(interrupted(place))
         finally:
             execution.finish()
     else:
-        answer = await _shielded(execution, attempt)
+        answer = await apart(execution, attempt, place.step_id)
     if type(answer) is Wait:
         await execution.resting.wait(answer)
     if type(answer) is _Raise:
@@ -95,11 +123,15 @@ async def step(
     return answer
 
 
-async def _shielded(execution: Execution, attempt: Coroutine[Any, Any, Any]) -> Any:
-    """In a task of its own: when a sibling gives up, what is in flight here still finishes and is recorded."""
+async def apart(execution: Execution, attempt: Coroutine[Any, Any, Any], step_id: str) -> Any:
+    """In a task of its own: when a sibling gives up, what is in flight here still finishes and is recorded.
+
+    The answer comes in its turn among the results of all branches.
+    """
     body = execution.begun(outside(attempt))
     try:
-        return await asyncio.shield(body)
+        await execution.in_turn(body, step_id)
+        return body.result()
     except asyncio.CancelledError:
         if execution.is_unwinding:
             if execution.halted is not None:
@@ -109,7 +141,9 @@ async def _shielded(execution: Execution, attempt: Coroutine[Any, Any, Any]) -> 
         if execution.handler.is_async and (not isinstance(task, BranchTask) or task.timed_out):
             # It records that itself.
             body.cancel()
-            return await body
+            answer = await body
+            await execution.turn(step_id)
+            return answer
         raise
 
 
@@ -152,7 +186,8 @@ async def _attempt(execution: Execution, call: StepCall, attempts: int, branch: 
     took = execution.seconds() - began
     if isinstance(done, _Done):
         given = small_input(call.args, call.kwargs) if call.args or call.kwargs else None
-        record = StepRecord(place[0], place[1], StepStatus.SUCCESS, given, done[0], None, attempts, took)
+        number = execution.number(place[0])
+        record = StepRecord(place[0], place[1], StepStatus.SUCCESS, given, done[0], None, attempts, took, number)
         await execution.record(record, emitted)
         return done[1]
     error, is_unknown = done
@@ -199,6 +234,8 @@ async def _body(execution: Execution, call: StepCall, attempts: int, emitted: li
         return _Done(text, decode(text, shape.returns))
     except (EngineSignal, KeyboardInterrupt):
         raise
+    except _Interrupted as error:
+        return _Failed(error.error)
     except asyncio.CancelledError as error:
         if execution.is_unwinding:
             raise
@@ -246,6 +283,14 @@ class _TimeUp(TimeoutError):
     """The step's own timeout, told from a TimeoutError that its body raises."""
 
 
+class _Interrupted(Exception):
+    """A KeyboardInterrupt in a step's thread: an event loop would take it for Ctrl-C, and end."""
+
+    def __init__(self, error: KeyboardInterrupt) -> None:
+        super().__init__()
+        self.error = error
+
+
 async def _within(seconds: float, body: Awaitable[Any]) -> Any:
     timeout = asyncio.timeout(seconds)
     try:
@@ -258,7 +303,8 @@ async def _within(seconds: float, body: Awaitable[Any]) -> Any:
 
 
 async def _in_thread(execution: Execution, call: StepCall) -> Any:
-    key = execution.claim.run_id, call.place.step_id
+    # With the database: another one of this process has a run of that number, too.
+    key = execution.db, execution.claim.run_id, call.place.step_id
     if (earlier := _overdue.get(key)) is not None:
         ended = asyncio.wait([asyncio.wrap_future(earlier)])
         await (ended if call.timeout is None else _within(call.timeout, ended))
@@ -276,10 +322,23 @@ async def _in_thread(execution: Execution, call: StepCall) -> Any:
         if not thread.done():
             _overdue[key] = thread
             thread.add_done_callback(lambda done: _overdue.pop(key, None) if _overdue.get(key) is done else None)
+        thread.add_done_callback(_close_result)
         raise
+    if isinstance(error, KeyboardInterrupt):
+        # Ctrl-C is raised in the main thread: here the step's own code did.
+        raise _Interrupted(error)
     if error is not None:
         raise error
-    return await result if inspect.isawaitable(result) else result
+    if not inspect.isawaitable(result):
+        return result
+    # A plain function that returns a coroutine, as a lambda does: the timeout is for that as well.
+    return await (result if call.timeout is None else _within(call.timeout, result))
+
+
+def _close_result(thread: Future[Any]) -> None:
+    """What came too late is not awaited any more; a coroutine would say so, at some other time."""
+    if not thread.cancelled() and inspect.iscoroutine(late := thread.result()[0]):
+        late.close()
 
 
 def small_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from pgqrs.db import claims
 from pgqrs.db.database import Transaction, WorkFailed
 from pgqrs.db.history import Emission
 from pgqrs.db.writes import StepRecord
-from pgqrs.engine.branches import Place, current_body
+from pgqrs.engine.branches import Place, current_body, outside
 from pgqrs.engine.execution import Execution
 from pgqrs.engine.registry import return_type
 from pgqrs.engine.signals import EngineSignal
 from pgqrs.engine.steps import replayed
+from pgqrs.errors import PermanentError
 from pgqrs.names import checked_event_type
 from pgqrs.serialization import decode, encode
 from pgqrs.types import StepStatus
@@ -28,6 +29,7 @@ async def transaction(
     """What is recorded of it; what `work` raises is recorded too, and its statements are rolled back."""
     recorded = execution.recorded(place)
     if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):
+        await execution.turn(place.step_id)
         return replayed(execution, place, work)
     attempts = (recorded.attempts if recorded else 0) + 1
     pending = StepRecord(place.step_id, place.ordinal, StepStatus.PENDING, attempts=attempts)
@@ -40,18 +42,29 @@ async def transaction(
         except WorkFailed as error:
             failed: BaseException = error.error.error if isinstance(error.error, _Odd) else error.error
         else:
+            await execution.turn(place.step_id)
             return decode(output, return_type(work))
         again = await execution.fail(pending, failed)
+        await execution.turn(place.step_id)
     finally:
         execution.finish()
     raise execution.raised(again)
 
 
 async def _transact(execution: Execution, pending: StepRecord, work: claims.Work) -> str:
-    output = await execution.ask(
-        lambda again: claims.transact(execution.db, execution.claim.fence, pending, work, again=again),
-        answers=(WorkFailed,),
-    )
+    # Outside of the branches, as the body of any step: a replay makes none of the tasks that the driver or the user's
+    # function may make here (to roll back, to connect), and the branches that follow would have other numbers.
+    def number() -> int:
+        return execution.number(pending.step_id)
+
+    fence = execution.claim.fence
+    try:
+        output: str | None = await execution.ask(
+            lambda again: outside(claims.transact(execution.db, fence, pending, work, sequence=number, again=again)),
+            answers=(WorkFailed,),
+        )
+    finally:
+        execution.is_numbered(pending.step_id)
     if output is None:
         raise execution.lose()
     return output
@@ -82,7 +95,15 @@ def _encoded(execution: Execution, step: StepRecord, work: Work) -> claims.Work:
         emitted: list[Emission] = []
         token = current_body.set((Place(step.step_id, step.ordinal), step.attempts, emitted))
         try:
-            result = await work(transaction)
+            asked = work(transaction)
+            if not isinstance(asked, Awaitable):
+                transaction.drop_unbegun()
+                raise PermanentError(
+                    "the function in ctx.transaction must be an async function: write `async def work(tx)`, and "
+                    "`await` each of its statements"
+                )
+            result = await asked
+            await transaction.check_all_were_awaited()
         except (EngineSignal, KeyboardInterrupt):
             raise
         except (asyncio.CancelledError, SystemExit) as error:

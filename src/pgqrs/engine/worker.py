@@ -28,7 +28,15 @@ from pgqrs.engine.polling import Idling
 from pgqrs.engine.scheduler import Scheduler
 from pgqrs.engine.service import Service
 from pgqrs.engine.slots import Slots
-from pgqrs.errors import ConnectionFailed, LeaseLost, PgqrsError, StorePromoted
+from pgqrs.errors import (
+    ConnectionFailed,
+    LeaseLost,
+    PgqrsError,
+    SchemaMismatch,
+    SchemaNotInstalled,
+    StorePromoted,
+)
+from pgqrs.retry import Backoff
 from pgqrs.serialization import encode
 from pgqrs.types import RunStatus
 
@@ -39,6 +47,7 @@ _LOST_EVERY_SECONDS = 1.0
 # An idle worker tries to lease, and cleans up, once in this many poll intervals: with what it asks in between it
 # stays below one query a second.
 _LOOKS_AFTER_INTERVALS = 10
+_AFTER_AN_ERROR = Backoff(base=0.5, cap=30.0)
 # How often a worker that serves prefixes looks for new workflows when no hint tells it.
 _REFRESH_SECONDS = 5.0
 # How long a worker that ends waits for a database that does not answer, on the way out of its loop and once more for
@@ -81,6 +90,7 @@ class WorkerLoop:
         self._looked_for_lost = 0.0
         self._answered_at = time.monotonic()
         self._promoted: StorePromoted | None = None
+        self._failed_turns = 0
         loop = asyncio.get_running_loop()
         self._heartbeat = Heartbeat(
             db,
@@ -247,9 +257,23 @@ class WorkerLoop:
         except ConnectionFailed as error:
             # The call has tried for retry_seconds already; a worker goes on for ever.
             log.warning("the database is away: %s", error)
-            stopping = asyncio.ensure_future(self._stopping.wait())
-            await asyncio.wait([stopping], timeout=1.0)
-            stopping.cancel()
+            await self._pause(1.0)
+        except (StorePromoted, SchemaNotInstalled, SchemaMismatch):
+            raise
+        except Exception:
+            # A row that cannot be leased or ended, and that we did not think of, must not end the worker: what it
+            # holds is still executed, and the rows beside it may go by another way.
+            self._failed_turns += 1
+            seconds = _AFTER_AN_ERROR.delay(self._failed_turns)
+            log.exception("cannot look for runs; next try in %.1f s; `pgqrs doctor` names unreadable rows", seconds)
+            await self._pause(seconds)
+        else:
+            self._failed_turns = 0
+
+    async def _pause(self, seconds: float) -> None:
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait([stopping], timeout=seconds)
+        stopping.cancel()
 
     async def _lease(self) -> int:
         if self._promoted is not None:

@@ -43,10 +43,12 @@ def _calls(body: Body, names: Names) -> Iterator[Found]:
             case ast.Call(func=function):
                 full = names.full(function, own)
                 rule = None if full is None else rules.rule_for(full)
-                if full is not None and rule is not None and not _is_fine(body, node, full):
+                if full is not None and rule is not None and not _is_fine(node, full):
                     yield node, rule, f"{full}() in a workflow body"
                 elif full == "asyncio.wait" and _is_a_race(node):
                     yield node, rules.RACE, "asyncio.wait() for the first one in a workflow body"
+                elif full == "asyncio.wait" and _has_a_deadline(node):
+                    yield node, rules.DEADLINE, "asyncio.wait(timeout=) in a workflow body"
                 elif full is None and isinstance(function, ast.Attribute) and function.attr in rules.METHODS:
                     yield node, rules.METHODS[function.attr], f".{function.attr}() in a workflow body"
             case ast.Attribute() | ast.Name():
@@ -59,15 +61,20 @@ def _calls(body: Body, names: Names) -> Iterator[Found]:
                 pass
 
 
-def _is_fine(body: Body, call: ast.Call, full: str) -> bool:
-    if full in rules.FINE_IN_PLAIN_BODIES:
-        return not body.is_async
+def _is_fine(call: ast.Call, full: str) -> bool:
     return full in rules.FIXED_BY_ARGUMENTS and bool(call.args)
 
 
 def _is_a_race(call: ast.Call) -> bool:
     wanted = [keyword.value for keyword in call.keywords if keyword.arg == "return_when"]
     return any("FIRST_" in ast.unparse(each) for each in wanted)
+
+
+def _has_a_deadline(call: ast.Call) -> bool:
+    return any(
+        keyword.arg == "timeout" and not (isinstance(keyword.value, ast.Constant) and keyword.value.value is None)
+        for keyword in call.keywords
+    )
 
 
 # -- steps that nobody waits for -------------------------------------------------------------------------

@@ -40,8 +40,23 @@ ENVIRONMENT = Rule("PGQ104", "environment", "read it in a step, or pass it as in
 OUTSIDE = Rule("PGQ105", "files, network, programs", "do it in a step: here it happens again on each replay")
 THREADS = Rule("PGQ106", "threads and processes", "a plain step runs in a thread by itself; several: ctx.gather")
 SLEEP = Rule("PGQ107", "sleeping in the process", "use ctx.sleep(), which holds nothing and survives a restart")
-RACE = Rule("PGQ108", "whoever is first", "use ctx.gather(): who came first is not on record")
+RACE = Rule(
+    "PGQ108",
+    "races",
+    "use ctx.first(), which ends with its winner, for waits and the results of children, and ctx.gather() for steps: "
+    "a step that loses runs to its end all the same",
+)
 GLOBAL = Rule("PGQ109", "global state", "keep it in the run: another worker's process does not have it")
+QUEUE = Rule(
+    "PGQ110",
+    "queues between threads",
+    "use ctx.gather() or ctx.map(..., limit=): threads take items in no order, so in a replay they get other items",
+)
+DEADLINE = Rule(
+    "PGQ111",
+    "deadlines in memory",
+    "use ctx.wait_for(timeout=), ctx.first(..., ctx.sleep()) or ctx.step(timeout=): a replay cannot repeat it",
+)
 NOT_AWAITED = Rule("PGQ201", "a step that is not awaited", "await it, or give it to ctx.gather()")
 UNORDERED = Rule("PGQ202", "steps in the order of a set", "loop over sorted(...): a set's order changes")
 UNSTORABLE = Rule("PGQ203", "what cannot be stored", "return data: text, numbers, lists, dataclasses")
@@ -61,6 +76,8 @@ RULES = (
     SLEEP,
     RACE,
     GLOBAL,
+    QUEUE,
+    DEADLINE,
     NOT_AWAITED,
     UNORDERED,
     UNSTORABLE,
@@ -147,9 +164,19 @@ CALLS: dict[str, Rule] = {
     ),
     **dict.fromkeys(("asyncio.sleep", "time.sleep", "anyio.sleep", "trio.sleep"), SLEEP),
     "asyncio.as_completed": RACE,
+    "queue.*": QUEUE,
+    **dict.fromkeys(
+        (
+            "asyncio.timeout",
+            "asyncio.timeout_at",
+            "asyncio.wait_for",
+            "anyio.fail_after",
+            "anyio.move_on_after",
+            "async_timeout.timeout",
+        ),
+        DEADLINE,
+    ),
 }
-# A plain handler runs in a thread, and may ask for steps from threads of its own.
-FINE_IN_PLAIN_BODIES = frozenset({"threading.Thread", "concurrent.futures.ThreadPoolExecutor"})
 # With arguments they are the same each time.
 FIXED_BY_ARGUMENTS = frozenset({"random.Random", "numpy.random.default_rng", "time.localtime", "time.gmtime"})
 # What is looked at rather than called.

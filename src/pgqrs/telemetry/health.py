@@ -67,15 +67,19 @@ class _Answering:
         self._host = host
         self._probe = _Remembered(probe)
         self._metrics = metrics
-        self._connections: set[asyncio.Task[None]] = set()
+        # In the order in which they came.
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._connections) >= _MOST_CONNECTIONS:
-            writer.transport.abort()
-            return
+            # The one that has been here longest makes place: a probe asks at once, and is answered at once. Were the
+            # new one refused, connections that say nothing would make this worker look dead.
+            oldest = next(iter(self._connections))
+            self._connections.pop(oldest).transport.abort()
+            oldest.cancel()
         task = asyncio.get_running_loop().create_task(self._exchange(reader, writer))
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
+        self._connections[task] = writer
+        task.add_done_callback(lambda done: self._connections.pop(done, None))
 
     async def close(self) -> None:
         connections = list(self._connections)

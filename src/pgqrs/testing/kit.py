@@ -249,14 +249,16 @@ class AsyncKit:
                 await events_of(store, handle.run_id, limit=_MOST_EVENTS),
             )
 
-    async def signal(self, run: RunHandle, name: str, data: Any = None) -> None:
+    async def signal(self, run: RunHandle, name: str, data: Any = None, *, actor: str | None = None) -> None:
         """What the run's `ctx.wait_for(name)` gets."""
-        await Workflow(run.workflow).signal(run.run_id, await self.open(), name, data)
+        await Workflow(run.workflow).signal(run.run_id, await self.open(), name, data, actor=actor)
         await self.refresh()
 
-    async def resume(self, run: RunHandle, *, step: str | None = None, data: Any = None) -> None:
+    async def resume(
+        self, run: RunHandle, *, step: str | None = None, data: Any = None, actor: str | None = None
+    ) -> None:
         """A paused run goes on; with `step`, `data` becomes what that step returns."""
-        await Workflow(run.workflow).resume(run.run_id, await self.open(), step=step, data=data)
+        await Workflow(run.workflow).resume(run.run_id, await self.open(), step=step, data=data, actor=actor)
         await self.refresh()
 
     async def cancel(self, run: RunHandle, *, reason: str | None = None) -> None:

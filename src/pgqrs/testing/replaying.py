@@ -75,6 +75,8 @@ def recorded(step: Mapping[str, Any]) -> RecordedStep:
         _text(step["output"]),
         _text(step["error"]),
         step["attempts"],
+        _text(step.get("input")),
+        step.get("sequence"),
     )
 
 

@@ -177,8 +177,8 @@ class Observed(Execution):
         super().__init__(*args, **kwargs)
         self.asked: list[Asked] = []
 
-    def place(self, name: str) -> Place:
-        place = super().place(name)
+    def place(self, name: str, *, does: bool = False) -> Place:
+        place = super().place(name, does=does)
         self.asked.append(Asked(*place))
         return place
 

@@ -1,6 +1,6 @@
 """The HTTP API and the dashboard: `pgqrs serve`, or mounted into an application of yours.
 
-app.mount("/pgqrs", pgqrs.web.app(store))
+app.mount("/pgqrs", pgqrs.web.app(store, authorize=who, hosts=["jobs.example.com"]))
 """
 
 from pgqrs.errors import ConfigError

@@ -1,44 +1,39 @@
-"""Who asks, and what they may do: scopes, callers, and whether a request was made on purpose.
+"""Who asks, and what they may do: scopes and callers.
 
-A caller is found by a bearer token, by the session that a browser got for one, by the application that we are
-mounted into (`authorize`), or, where none of that is configured, is whoever can reach a loopback address.
+A caller is found by a bearer token, by the session that a browser got for one, or by the application that we are
+mounted into (`authorize`). There is no way in without one of them. What a request says of itself, its Host header
+included, shows nothing about who sent it.
 """
 
 from __future__ import annotations
 
-import hmac
-import secrets
-import time
+import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
+from pgqrs.durations import shown
 from pgqrs.errors import ConfigError
+from pgqrs.shell import command
+from pgqrs.web.file_threads import FileThreads
 from pgqrs.web.limits import RateLimit
-from pgqrs.web.problems import Problem
-
-if TYPE_CHECKING:
-    from pgqrs.web.tokens import Tokens
+from pgqrs.web.problems import Problem, logged
 
 SESSION = "pgqrs_session"
-SESSION_SECONDS = 12 * 3600
-# What a script sends to show that it is none of a foreign page's forms: those cannot set headers.
-ON_PURPOSE = "x-pgqrs-request"
-# The field of our own forms that a foreign page cannot know.
-FORM_TOKEN = "form_token"  # noqa: S105 - the name of the field
 SAFE = frozenset({"GET", "HEAD"})
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 class Scope(StrEnum):
-    """What a token is for. A producer's `trigger` cannot read; `operate` and `admin` can."""
+    """What a token is for. A producer's `trigger` cannot read, nor answer what a run waits for."""
 
     READ = "read"
     TRIGGER = "trigger"
+    SIGNAL = "signal"
     OPERATE = "operate"
     ADMIN = "admin"
 
@@ -46,7 +41,8 @@ class Scope(StrEnum):
 _IMPLIED = {
     Scope.READ: frozenset({Scope.READ}),
     Scope.TRIGGER: frozenset({Scope.TRIGGER}),
-    Scope.OPERATE: frozenset({Scope.READ, Scope.TRIGGER, Scope.OPERATE}),
+    Scope.SIGNAL: frozenset({Scope.SIGNAL}),
+    Scope.OPERATE: frozenset({Scope.READ, Scope.TRIGGER, Scope.SIGNAL, Scope.OPERATE}),
     Scope.ADMIN: frozenset(Scope),
 }
 
@@ -58,120 +54,137 @@ def implied(scopes: Iterable[Scope]) -> frozenset[Scope]:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whoever asks; `name` is the actor in the history of what they do."""
+    """Who asks; `name` is the actor in the history of what they do. Scopes include others, as those of tokens do."""
 
     name: str
     scopes: frozenset[Scope]
-    # What signs this caller's forms and sessions; the token's hash, so that both end with the token.
-    secret: bytes = b""
 
     def may(self, scope: Scope) -> bool:
-        return scope in self.scopes
+        return any(scope in _IMPLIED.get(each, ()) for each in self.scopes)
 
 
-Authorize = Callable[[Request], Awaitable[Caller | None]]
+Authorize = Callable[[Request], Awaitable[Caller | None] | Caller | None]
+
+
+class Known(Protocol):
+    """Tokens, wherever they are kept: in a file (`Tokens`) or in the process that made one (`StartToken`)."""
+
+    def check(self, token: str, *, where: str = "?") -> Caller | None: ...
+
+    def admitted(self, token: str, *, where: str = "?") -> tuple[Caller, Callable[[], str]] | None: ...
+
+    def end(self, cookie: str | None) -> bool: ...
+
+    def of_session(self, cookie: str | None) -> Caller | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
     """How the application is guarded, fixed when it is made."""
 
-    tokens: Tokens | None = None
+    tokens: Known | None = None
     authorize: Authorize | None = None
     read_only: bool = True
     hosts: frozenset[str] = frozenset(LOOPBACK)
+    # Only callers on this machine, without a proxy in between: the token is in the address that was printed here.
+    local: bool = False
     # Of each caller, for what adds work.
     rate: RateLimit = field(default_factory=RateLimit)
-    # Signs the forms of callers without a token; gone with the process.
-    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
+    # Where sessions are begun and ended.
+    files: FileThreads = field(default_factory=FileThreads)
 
     def __post_init__(self) -> None:
-        foreign = sorted(self.hosts - set(LOOPBACK))
-        if foreign and self.tokens is None and self.authorize is None:
+        if self.tokens is None and self.authorize is None:
             raise ConfigError(
-                f"host {foreign[0]!r} can be reached by others, and nobody would be asked who they are; "
-                "give tokens (`pgqrs token create`) or authorize"
+                "pgqrs.web.app(store) would show everything to anyone who reaches your application; give it "
+                "authorize=..., a function that returns a Caller for the user whom your application knows, "
+                "or tokens='pgqrs.tokens', a file that `pgqrs token create` writes"
             )
+        if self.authorize is not None and not callable(self.authorize):
+            raise ConfigError(
+                f"authorize must be a function that gets the request and returns a Caller or None, got "
+                f"{shown(self.authorize)}; write `async def authorize(request)`"
+            )
+        if foreign := sorted(self.hosts - set(LOOPBACK)):
+            self._refuse_if_local(f"host {foreign[0]!r} can be reached from other machines")
 
-    @property
-    def is_open(self) -> bool:
-        """Whether nobody is asked who they are."""
-        return self.tokens is None and self.authorize is None
+    def _refuse_if_local(self, why: str) -> None:
+        if self.local:
+            raise ConfigError(
+                f"{why}, but the token of this start is for this machine; "
+                "make tokens (`pgqrs token create NAME --scope read`) and give their file with --tokens"
+            )
 
     async def caller_of(self, request: Request) -> Caller | None:
         """Who asks; None when they did not say, a Problem when what they said is wrong."""
         if self.authorize is not None:
-            return await self.authorize(request)
-        if self.tokens is None:
-            return Caller("local", frozenset(Scope), self.secret)
+            return await _told(self.authorize, request)
+        tokens = self.tokens
+        assert tokens is not None  # noqa: S101 - checked when this was made
         kind, _, given = request.headers.get("authorization", "").partition(" ")
         if kind:
             if kind.lower() != "bearer" or not given:
                 raise Problem(401, "unauthorized", "Authorization must be `Bearer <token>`")
-            found = self.tokens.check(given.strip(), where=_where(request))
+            found = tokens.check(given.strip(), where=where(request))
             if found is None:
-                raise Problem(401, "unauthorized", "this token is unknown or was revoked", hint="pgqrs token create")
+                raise Problem(
+                    401,
+                    "unauthorized",
+                    "this token is unknown, was revoked, or has expired",
+                    hint=self.how_to_get_in,
+                )
             return found
-        return self._of_session(request.cookies.get(SESSION))
+        return tokens.of_session(request.cookies.get(self.session_cookie(request)))
 
-    def _of_session(self, cookie: str | None) -> Caller | None:
-        """name.until.signature, signed with what belongs to the token: a revoked token ends its sessions."""
-        name, _, rest = (cookie or "").partition(".")
-        until, _, signature = rest.partition(".")
-        if self.tokens is None or not until.isdecimal() or len(until) > 12 or int(until) < time.time():
-            return None
-        found = self.tokens.named(name)
-        if found is None:
-            return None
-        expected = _signed(found.secret, f"session.{name}.{until}")
-        # As bytes: text that is not ASCII cannot be compared in constant time, and raises.
-        return found if hmac.compare_digest(expected.encode(), signature.encode(errors="replace")) else None
+    @property
+    def how_to_get_in(self) -> str:
+        if self.local:
+            return "send the token of the address that `pgqrs serve` printed: Authorization: Bearer <token>"
+        if self.tokens is not None:
+            return f"Authorization: Bearer <token>; `{self.makes_a_token}` makes one"
+        return "log in to the application that shows this"
 
+    @property
+    def makes_a_token(self) -> str:
+        """The command, with the file that is served; strangers are not told in which folder that is."""
+        path = getattr(self.tokens, "path", None)
+        if path is None:
+            return command("token create", "NAME", scope="read")
+        return command("token create", "NAME", scope="read", file=f".../{path.name}" if path.is_absolute() else path)
 
-def session_for(caller: Caller) -> str:
-    """The cookie of a browser that showed a token."""
-    until = int(time.time()) + SESSION_SECONDS
-    return f"{caller.name}.{until}." + _signed(caller.secret, f"session.{caller.name}.{until}")
+    @property
+    def how_to_name_a_host(self) -> str:
+        """Tell the operator how this server may be reached under another name."""
+        if self.local:
+            return (
+                "use the address that `pgqrs serve` printed. For other names it needs tokens: "
+                "pgqrs token create NAME --scope read; pgqrs serve --tokens pgqrs.tokens --allow-host HOST"
+            )
+        mounted = "name it where it is mounted: pgqrs.web.app(store, ..., hosts=[...])"
+        return mounted if self.tokens is None else f"{mounted}; or with --allow-host of `pgqrs serve`"
 
-
-def form_token(caller: Caller, access: Access) -> str:
-    """What our forms carry and nobody else's page can know."""
-    return _signed(caller.secret or access.secret, f"form.{caller.name}")
-
-
-def check_same_site(request: Request) -> None:
-    """Refuses what the browser says comes from somebody else's page; whoever is no browser says nothing."""
-    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    own = f"{request.url.scheme}://{request.headers.get('host', '')}".lower()
-    if (site is not None and site != "same-origin") or (origin is not None and origin.lower() != own):
-        raise Problem(403, "cross-site", "this request comes from another site; nothing was done")
-
-
-def check_on_purpose(request: Request, caller: Caller, access: Access, given: Any) -> None:
-    """Refuses what a page of somebody else may have made the caller's browser send.
-
-    The browser says where a request comes from (Sec-Fetch-Site, Origin); and it takes a header or a form's field that
-    a foreign page cannot send: either one alone has been got around before.
-    """
-    if request.method in SAFE:
-        return
-    check_same_site(request)
-    # A bearer token only: what a browser adds by itself (Basic) shows nothing.
-    if request.headers.get("authorization", "").lower().startswith("bearer ") or request.headers.get(ON_PURPOSE):
-        return
-    expected = form_token(caller, access).encode()
-    if not isinstance(given, str) or not hmac.compare_digest(expected, given.encode(errors="replace")):
-        raise Problem(
-            403,
-            "cross-site",
-            "nothing shows that this request was made on purpose; nothing was done",
-            hint=f"send a token, or the header {ON_PURPOSE}: 1; in a browser, load the page again",
-        )
+    def session_cookie(self, request: Request) -> str:
+        """The name of the cookie; on this machine with the port, as a browser does not tell ports apart."""
+        return f"{SESSION}_{request.url.port or 80}" if self.local else SESSION
 
 
-def _signed(secret: bytes, text: str) -> str:
-    return hmac.new(secret, text.encode(), sha256).hexdigest()
+async def _told(authorize: Authorize, request: Request) -> Caller | None:
+    """What the application says of the user; a plain function is called in a thread, as it may ask a database."""
+    is_async = inspect.iscoroutinefunction(authorize) or inspect.iscoroutinefunction(
+        getattr(authorize, "__call__", None)  # noqa: B004 - the method itself, not whether there is one
+    )
+    found: Any = authorize(request) if is_async else await run_in_threadpool(authorize, request)
+    if inspect.isawaitable(found):
+        found = await found
+    if found is None or isinstance(found, Caller):
+        return found
+    # Its class alone: what it holds may be a secret of the user's.
+    wrong = TypeError(f"authorize must return a pgqrs.web.Caller or None, not a {type(found).__qualname__}")
+    error_id = logged("authorize returned something else than a Caller or None", wrong)
+    what = "the application around this could not tell who asks"
+    raise Problem(500, "unexpected", what, hint="the log has it under error_id", error_id=error_id)
 
 
-def _where(request: Request) -> str:
+def where(request: Request) -> str:
+    """The address that a request comes from."""
     return request.client.host if request.client is not None else "?"

@@ -12,13 +12,18 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pgqrs.errors import ConfigError
+from pgqrs.shell import command
 from pgqrs.web import openapi, pages, resources, stream
 from pgqrs.web.access import LOOPBACK, Access, Authorize
-from pgqrs.web.guard import ROOM_AROUND, Guard
-from pgqrs.web.limits import RateLimit
-from pgqrs.web.problems import problem_of
+from pgqrs.web.exchange import Exchange
+from pgqrs.web.guard import HOST, ROOM_AROUND, Guard
+from pgqrs.web.limits import MOST_AT_ONCE, MOST_DOCUMENTS, RateLimit, Share
+from pgqrs.web.problems import log, problem_of
 from pgqrs.web.routing import Endpoint, routes_of
+from pgqrs.web.start_token import StartToken
 from pgqrs.web.tokens import Tokens
+from pgqrs.web.unsent import Unsent
 from pgqrs.web.watching import Watcher
 
 if TYPE_CHECKING:
@@ -28,7 +33,7 @@ if TYPE_CHECKING:
 def app(
     store: Store,
     *,
-    tokens: Tokens | str | Path | None = None,
+    tokens: Tokens | StartToken | str | Path | None = None,
     authorize: Authorize | None = None,
     read_only: bool | None = None,
     hosts: Iterable[str] = (),
@@ -37,16 +42,19 @@ def app(
 ) -> Starlette:
     """The HTTP API and the dashboard of a store, to be served or mounted.
 
-    Whoever asks is known by a token (`tokens`, a file that `pgqrs token create` writes), or by `authorize`, which
-    gets the request and gives a Caller or None. With neither, only loopback addresses are answered, and `read_only`
-    is the default. `hosts` are the names under which it is reached. `rate` bounds what a caller may add to the work.
+    Callers are known by a token (`tokens`, a file that `pgqrs token create` writes), or by `authorize`, an async or
+    plain function which gets the request and returns a Caller, or None for a user whom your application does not
+    know. With neither it raises ConfigError. `hosts` are the names under which it is reached, without a port. `rate`
+    bounds what a caller may add to the work.
     """
-    known = Tokens(tokens) if isinstance(tokens, str | Path) else tokens
+    known = _tokens_of(Path(tokens)) if isinstance(tokens, str | Path) else tokens
+    is_local = isinstance(known, StartToken)
     access = Access(
         tokens=known,
         authorize=authorize,
-        read_only=(known is None and authorize is None) if read_only is None else read_only,
-        hosts=frozenset({*LOOPBACK, *(each.lower() for each in hosts)}),
+        read_only=is_local if read_only is None else read_only,
+        hosts=frozenset({*LOOPBACK, *_checked(hosts)}),
+        local=is_local,
         rate=rate or RateLimit(),
     )
 
@@ -61,7 +69,14 @@ def app(
     made = Starlette(
         routes=[*routes_of(table, store, access, pages.show_problem), *(pages.static() if dashboard else [])],
         middleware=[
-            Middleware(Guard, hosts=access.hosts, most_bytes=store.config.max_payload_bytes + ROOM_AROUND),
+            Middleware(Exchange),
+            Middleware(
+                Guard,
+                hosts=access.hosts,
+                most_bytes=store.config.max_payload_bytes + ROOM_AROUND,
+                local=access.local,
+                name_it=access.how_to_name_a_host,
+            ),
             Middleware(GZipMiddleware, minimum_size=1000),
         ],
         exception_handlers={Exception: answer, 404: answer, 405: answer},
@@ -69,7 +84,37 @@ def app(
     # A path with a slash too many is another path: a redirect would be built from what the client says of itself.
     made.router.redirect_slashes = False
     made.state.watcher = Watcher(store)
+    made.state.share = Share(MOST_AT_ONCE)
+    made.state.unsent = Unsent()
+    made.state.document_share = Share(MOST_DOCUMENTS)
+    made.state.stream_share = Share(stream.MOST_STREAMS_PER_CALLER)
     return made
+
+
+def _tokens_of(path: Path) -> Tokens:
+    """The tokens of a file, which may be made later; its folder may not: that would be a slip in its name."""
+    if not path.parent.is_dir():
+        raise ConfigError(
+            f"there is no folder {str(path.parent)!r}, so no token in {str(path)!r}; make it, or fix the name"
+        )
+    known = Tokens(path)
+    if not path.exists():
+        made_by = command("token create", "NAME", scope="read", file=path)
+        log.warning("%s does not exist, so all callers are refused; make a token: %s", path, made_by)
+    return known
+
+
+def _checked(hosts: Iterable[str]) -> list[str]:
+    """The names in lower case; ConfigError for what no request could be addressed to."""
+    if isinstance(hosts, str):
+        raise ConfigError(f"hosts must be a list of names: write hosts=[{hosts!r}]")
+    found = list(hosts)
+    for each in found:
+        match = HOST.fullmatch(each) if isinstance(each, str) else None
+        if match is None or match.group(1) != each:
+            instead = f"; write {match.group(1)!r}" if match else ""
+            raise ConfigError(f"host {each!r} must be a name, without a scheme, a port or a path{instead}")
+    return [each.lower() for each in found]
 
 
 def endpoints(*, dashboard: bool = True) -> list[Endpoint]:

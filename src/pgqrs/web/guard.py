@@ -1,11 +1,15 @@
-"""What every request passes first (whom it is addressed to, how large it is), and what every answer carries."""
+"""What every request passes first (whom it is addressed to, where it comes from, how large it is), and what every
+answer carries."""
 
 from __future__ import annotations
+
+import re
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pgqrs.web.problems import Problem
+from pgqrs.web.proxies import address_of, tells_of_proxy
 
 # A value of the largest size (Config.max_payload_bytes) with room for what is around it.
 ROOM_AROUND = 64 * 1024
@@ -25,12 +29,26 @@ _HEADERS = {
 }
 
 
-class Guard:
-    """The outermost part of the application."""
+# A name or an address, and perhaps a port; `localhost:7890@evil` is none.
+HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::[0-9]{1,5})?", re.ASCII)
 
-    def __init__(self, inner: ASGIApp, *, hosts: frozenset[str], most_bytes: int) -> None:
+
+def _is_here(client: tuple[str, int] | None) -> bool:
+    """Whether the peer of the connection is on this machine; unlike the Host header the client cannot choose it."""
+    address = address_of(client[0] if client else None)
+    return address is not None and address.is_loopback
+
+
+class Guard:
+    """The outermost part of the application. `local`: only callers on this machine, with no proxy in between."""
+
+    def __init__(
+        self, inner: ASGIApp, *, hosts: frozenset[str], most_bytes: int, local: bool = False, name_it: str = ""
+    ) -> None:
         self._inner = inner
+        self._name_it = name_it
         self._hosts = hosts
+        self._local = local
         self._most = most_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,18 +65,27 @@ class Guard:
                 headers.setdefault("cache-control", "no-store")
             await send(message)
 
-        problem = self._problem(Headers(scope=scope))
+        problem = self._problem(Headers(scope=scope), scope.get("client"))
         if problem is not None:
             await problem.response()(scope, receive, send_guarded)
             return
         await self._inner(scope, self._counted(receive), send_guarded)
 
-    def _problem(self, headers: Headers) -> Problem | None:
+    def _problem(self, headers: Headers, client: tuple[str, int] | None) -> Problem | None:
         host = headers.get("host", "")
-        name = host if host.endswith("]") else host.rpartition(":")[0] if ":" in host else host
-        if name.lower() not in self._hosts or len(headers.getlist("host")) != 1:
+        match = HOST.fullmatch(host)
+        if match is None or match.group(1).lower() not in self._hosts or len(headers.getlist("host")) != 1:
             # A page elsewhere whose name was made to point at us (DNS rebinding) is told nothing.
-            return Problem(421, "wrong-host", f"this server is not {host[:200]!r}", hint="name it with --allow-host")
+            return Problem(421, "wrong-host", f"this server is not {host[:200]!r}", hint=self._name_it)
+        told = tells_of_proxy(headers) if self._local else None
+        if self._local and (told is not None or not _is_here(client)):
+            why = "" if told is None else f"; the header {told[:100]!r} tells of one"
+            return Problem(
+                403,
+                "local-only",
+                f"this server answers callers on its own machine only, without a proxy in between{why}",
+                hint="start it with tokens: pgqrs token create NAME --scope read; pgqrs serve --tokens pgqrs.tokens",
+            )
         length = headers.get("content-length", "0")
         if not length.isdecimal() or len(length) > 15:
             return Problem(400, "bad-request", "Content-Length is no number")

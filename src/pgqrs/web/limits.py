@@ -1,15 +1,22 @@
-"""How often a caller may add to the work: a bucket that fills at a steady rate, and holds a burst."""
+"""What one caller may take of the server: requests a second that add work, and requests at the same time."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pgqrs.errors import ConfigError
 from pgqrs.web.problems import Problem
 
 # Callers that are remembered; past this those whose bucket is full again are forgotten, which changes nothing.
 MOST_CALLERS = 10_000
+# A fifth of the connections of `pgqrs serve`: requests that wait for a run's end are among them.
+MOST_AT_ONCE = 100
+# Exports and downloads: each holds some 8 MB for as long as its client reads.
+MOST_DOCUMENTS = 8
 
 
 class RateLimit:
@@ -45,3 +52,32 @@ class RateLimit:
     def _filled(self, caller: str, now: float) -> float:
         left, since = self._left.get(caller, (self._burst, now))
         return min(self._burst, left + (now - since) * self._per_second)
+
+
+class Share:
+    """How many requests a caller may have in progress: one that waits costs a place that others need."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._taken: Counter[str] = Counter()
+
+    def check(self, caller: str) -> None:
+        """429 when the caller has as many in progress as it may have."""
+        if self._taken[caller] >= self.most:
+            raise Problem(
+                429,
+                "too-many-at-once",
+                f"{self.most} requests of this caller are in progress",
+                hint="wait for one of them to end, or use another token for this client",
+                headers={"retry-after": "1"},
+            )
+
+    @contextmanager
+    def taken(self, caller: str) -> Iterator[None]:
+        self._taken[caller] += 1
+        try:
+            yield
+        finally:
+            self._taken[caller] -= 1
+            if not self._taken[caller]:
+                del self._taken[caller]

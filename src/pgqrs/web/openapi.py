@@ -15,8 +15,9 @@ from typing import Annotated, Any, Union
 import msgspec
 
 from pgqrs.api.bodies import TEXTS
-from pgqrs.db.tables.runs import RunRow
-from pgqrs.types import RunSummary
+from pgqrs.db.tables.runs import RunRow, StepRow
+from pgqrs.types import DeadLetter, Event, OutboxEvent, QueuedMessage, RunSummary, Schedule
+from pgqrs.web.access import Scope
 from pgqrs.web.problems import CONTENT_TYPE
 from pgqrs.web.reading import JSON
 from pgqrs.web.resources.shapes import Id, Name
@@ -38,6 +39,8 @@ _PLAIN: dict[Any, dict[str, Any]] = {
     timedelta: {"type": "number", "description": "Seconds"},
     type(None): {"type": "null"},
 }
+# What lists cut, where its texts are long.
+_CUT = frozenset({RunSummary, StepRow, Event, QueuedMessage, DeadLetter, OutboxEvent, Schedule})
 _PROBLEM = {
     "type": "object",
     "description": "RFC 9457. `code` is stable; `hint` is the way out, where there is one.",
@@ -58,7 +61,7 @@ _PROBLEM = {
 
 
 def endpoints() -> tuple[Endpoint, ...]:
-    return (Endpoint("GET", "/openapi.json", show, None, "This API as OpenAPI 3.1", gives=dict),)
+    return (Endpoint("GET", "/openapi.json", show, Scope.READ, "This API as OpenAPI 3.1", gives=dict),)
 
 
 async def show(asked: Asked) -> dict[str, Any]:
@@ -189,7 +192,7 @@ class Schemas:
             return _PLAIN[kind]
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
         if origin is typing.Annotated:
-            return {**self.of(arguments[0]), **_bounds(arguments[1:])}
+            return {**self.of(arguments[0]), **_bounds(arguments[1:], typing.get_origin(arguments[0]))}
         if origin in (Union, types.UnionType):
             return self._union([each for each in arguments if each is not msgspec.UnsetType])
         if origin is typing.Literal:
@@ -250,7 +253,14 @@ class Schemas:
             properties[name] = {} if stored else self.of(hints[name])
         if kind in (RunRow, RunSummary):
             properties["allowed_actions"] = {"type": "array", "items": {"type": "string"}}
-        return {"type": "object", **_said(kind), "required": list(properties), "properties": properties}
+        required = list(properties)
+        if kind in _CUT:
+            properties["truncated"] = {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Fields of which only the beginning is shown, as text; a smaller limit shows more",
+            }
+        return {"type": "object", **_said(kind), "required": required, "properties": properties}
 
 
 def _said(kind: Any) -> dict[str, str]:
@@ -260,10 +270,11 @@ def _said(kind: Any) -> dict[str, str]:
     return {} if not text or text.startswith(f"{kind.__name__}(") else {"description": " ".join(text.split())}
 
 
-def _bounds(given: Iterable[Any]) -> dict[str, Any]:
+def _bounds(given: Iterable[Any], origin: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for meta in given:
         names = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
+        names["max_length"] = "maxItems" if origin is list else "maxLength"
         found |= {new: value for old, new in names.items() if (value := getattr(meta, old)) is not None}
         found |= meta.extra_json_schema or {}
     return found

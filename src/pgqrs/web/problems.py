@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -34,6 +35,14 @@ _STATUS: tuple[tuple[type[errors.PgqrsError], int], ...] = (
     (errors.SchemaMismatch, 503),
     (errors.StorePromoted, 503),
 )
+
+
+# What callers without the scope `read` are told of things in the store.
+_BARE = {
+    404: "there is nothing of that name or number",
+    409: "the state of what is there forbids it",
+    410: "it is not there any more",
+}
 
 
 class Problem(Exception):
@@ -64,6 +73,11 @@ class Problem(Exception):
             found["hint"] = self.hint
         return {**found, **self.more}
 
+    def without_details(self) -> Problem:
+        """The same for a caller who may not read: no names, no statuses, no suggestion; its code is enough."""
+        detail = _BARE.get(self.status)
+        return self if detail is None else Problem(self.status, self.code, detail, headers=self.headers)
+
     def response(self) -> Response:
         return Response(as_json(self.body()), self.status, self.headers, CONTENT_TYPE)
 
@@ -71,9 +85,15 @@ class Problem(Exception):
 def as_json(thing: Any) -> bytes:
     """UTF-8; half a character, which UTF-8 cannot hold, as its escape."""
     try:
-        return json.dumps(thing, ensure_ascii=False).encode()
+        return msgspec.json.encode(thing)
     except UnicodeEncodeError:
-        return json.dumps(thing).encode()
+        return json.dumps(thing, default=_parsed).encode()
+
+
+def _parsed(thing: Any) -> Any:
+    if isinstance(thing, msgspec.Raw):
+        return json.loads(bytes(thing))
+    raise TypeError(f"{type(thing).__name__} is no JSON")
 
 
 def problem_of(error: Exception) -> Problem:
@@ -85,7 +105,7 @@ def problem_of(error: Exception) -> Problem:
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
     if status == 503:
         # Its text names hosts, files and statements: those are for the log.
-        error_id = _logged("the database cannot be used", error)
+        error_id = logged("the database cannot be used", error)
         what = "the database cannot be used just now"
         hint = "try later; the log has the reason under error_id"
         headers = {"retry-after": "5"}
@@ -95,12 +115,13 @@ def problem_of(error: Exception) -> Problem:
         return Problem(status, _code(error), what, hint=hint or None)
     if isinstance(error, TimeoutError):
         return Problem(503, "too-slow", "the database did not answer in time", hint="narrow the filter, or try later")
-    error_id = _logged("request failed unexpectedly", error)
+    error_id = logged("request failed unexpectedly", error)
     what = "something went wrong here"
     return Problem(500, "unexpected", what, hint="the log has it under error_id", error_id=error_id)
 
 
-def _logged(what: str, error: Exception) -> str:
+def logged(what: str, error: Exception) -> str:
+    """Log what went wrong inside; return the id under which the log has it, which may be told to anyone."""
     error_id = secrets.token_hex(8)
     log.error("%s (error id %s)", what, error_id, exc_info=error)
     return error_id

@@ -79,7 +79,15 @@ def converted(given: Any, shape: type[msgspec.Struct], where: str) -> Any:
     except (msgspec.ValidationError, RecursionError, UnicodeError) as error:
         # Half a character as a name: JSON can write it, nobody can store it.
         detail = "text that no database stores" if isinstance(error, UnicodeError) else str(error)
-        raise Problem(422, "bad-request", f"{where}: {detail}") from None
+        raise Problem(422, "bad-request", f"{where}: {detail}", hint=_fields_of(shape, detail)) from None
+
+
+def _fields_of(shape: type[msgspec.Struct], detail: str) -> str | None:
+    """The fields, for a name that is none of them or one that is missing; further inside they are another shape's."""
+    if " field `" not in detail or " - at `" in detail:
+        return None
+    names = [each.encode_name for each in msgspec.structs.fields(shape)]
+    return f"it takes {', '.join(names)}" if names else "it takes no fields"
 
 
 def query_pairs(request: Request) -> dict[str, Any]:

@@ -10,18 +10,22 @@ import signal
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from starlette.applications import Starlette
 
 from pgqrs.errors import ConfigError
 from pgqrs.web.access import LOOPBACK
 from pgqrs.web.application import app
+from pgqrs.web.connections import Gate, GuardedConnection
+from pgqrs.web.exchange import MOST_HEADER_BYTES
 from pgqrs.web.limits import RateLimit
+from pgqrs.web.login import TOKEN
+from pgqrs.web.proxies import ForwardedClient, TrustedProxies
+from pgqrs.web.start_token import StartToken
 from pgqrs.web.tokens import Tokens
 
 try:
-    import h11
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
 except ModuleNotFoundError as _error:
@@ -31,14 +35,7 @@ if TYPE_CHECKING:
     from pgqrs.api.store import Store
 
 PORT = 7890
-# A request whose headers take longer to arrive holds a connection for nothing.
-HEADER_SECONDS = 10.0
-# After the end is said, what the client still sends is read for so long: a socket closed with unread bytes is reset,
-# and a reset takes answers from the client that it has not read yet.
-LINGER_SECONDS = 1.0
 KEEP_ALIVE_SECONDS = 15
-MOST_CONNECTIONS = 500
-MOST_HEADER_BYTES = 16 * 1024
 # What is under way when it is told to stop may finish within this.
 DRAIN_SECONDS = 1
 
@@ -48,7 +45,7 @@ async def serve(
     *,
     host: str = "127.0.0.1",
     port: int = PORT,
-    tokens: str | Path | Tokens | None = None,
+    tokens: str | Path | Tokens | StartToken | None = None,
     actions: bool | None = None,
     hosts: Iterable[str] = (),
     dashboard: bool = True,
@@ -59,19 +56,19 @@ async def serve(
 ) -> None:
     """Serves until SIGTERM or Ctrl-C. `ready` is told the address once it listens.
 
-    Without tokens it only shows, unless `actions`; with tokens their scopes decide, unless `actions` is False.
-    Another address than loopback is refused without tokens: whoever reaches it could see everything.
+    With tokens their scopes decide, unless `actions` is False. Without, it makes one for this start, which is in the
+    address; it then answers callers on this machine only, and only shows, unless `actions`.
     """
-    if tokens is None and not is_loopback(host):
-        raise ConfigError(
-            f"{host} can be reached by others, and nobody would be asked who they are; "
-            "make a token (`pgqrs token create NAME --scope read`) and give its file with --tokens, or use 127.0.0.1"
-        )
+    host = _without_name(host)
+    proxies = TrustedProxies(trusted_proxies)
+    known = StartToken() if tokens is None else tokens
+    if isinstance(known, StartToken):
+        _check_local(host, proxies)
     await store.ready()
     names = {*hosts, *([] if _is_any(host) else [f"[{host}]" if ":" in host else host])}
     application = app(
         store,
-        tokens=tokens,
+        tokens=known,
         read_only=None if actions is None else not actions,
         hosts=names - set(LOOPBACK),
         dashboard=dashboard,
@@ -79,12 +76,34 @@ async def serve(
     )
     listening = listen(host, port)
     try:
-        server = _Server(_config(application, root_path=root_path, trusted_proxies=trusted_proxies), application)
+        gate = Gate(trusted=proxies)
+        server = _Server(_config(application, gate, root_path=root_path, proxies=proxies), application, gate)
         where = f"[{host}]" if ":" in host else host
         address = f"http://{where}:{listening.getsockname()[1]}{root_path}"
+        if isinstance(known, StartToken):
+            address += f"/?{TOKEN}={known.token}"
         await server.run_until_told(listening, lambda: ready(address) if ready else None)
     finally:
         listening.close()
+
+
+def _check_local(host: str, proxies: TrustedProxies) -> None:
+    reached = f"{host} can be reached from other machines" if not is_loopback(host) else ""
+    if reached or proxies:
+        raise ConfigError(
+            f"{reached or 'a proxy passes on requests of other machines'}, and the token of a start is for this "
+            "machine; make a token (`pgqrs token create NAME --scope read`) and give its file with --tokens, "
+            "or serve on 127.0.0.1 without a proxy"
+        )
+
+
+def _without_name(host: str) -> str:
+    """Return the address to listen on, which is also printed.
+
+    Browsers try `localhost` on [::1] first, where another user of this machine may listen for the token in the
+    address. So the name is neither bound, nor printed.
+    """
+    return "127.0.0.1" if host.lower() == "localhost" else host
 
 
 def is_loopback(host: str) -> bool:
@@ -121,21 +140,24 @@ def _is_any(host: str) -> bool:
         return False
 
 
-def _config(application: Starlette, *, root_path: str, trusted_proxies: Iterable[str]) -> uvicorn.Config:
-    proxies = list(trusted_proxies)
+def _config(application: Starlette, gate: Gate, *, root_path: str, proxies: TrustedProxies) -> uvicorn.Config:
+    def guarded(**given: Any) -> GuardedConnection:
+        return GuardedConnection(gate, H11Protocol(**given))
+
     return uvicorn.Config(
-        application,
-        http=_Protocol,
+        ForwardedClient(application, proxies) if proxies else application,
+        # A setting that takes a class; all that uvicorn does with it is to call it.
+        http=cast(type[asyncio.Protocol], guarded),
         ws="none",
         lifespan="off",
         log_config=None,
+        # Its notes on starting and stopping would stand between the lines of the audit log.
+        log_level="warning",
         access_log=False,
         server_header=False,
-        # Whoever may say for whom they ask decides who is locked out: nobody, unless they are named.
-        proxy_headers=bool(proxies),
-        forwarded_allow_ips=proxies or None,
+        # A proxy that may say for whom it asks decides who is locked out. uvicorn compares addresses by their text.
+        proxy_headers=False,
         root_path=root_path,
-        limit_concurrency=MOST_CONNECTIONS,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=DRAIN_SECONDS,
         h11_max_incomplete_event_size=MOST_HEADER_BYTES,
@@ -145,9 +167,10 @@ def _config(application: Starlette, *, root_path: str, trusted_proxies: Iterable
 class _Server(uvicorn.Server):
     """Ends the streams before it waits for connections to close, and leaves signals as it found them."""
 
-    def __init__(self, config: uvicorn.Config, application: Starlette) -> None:
+    def __init__(self, config: uvicorn.Config, application: Starlette, gate: Gate) -> None:
         super().__init__(config)
         self._application = application
+        self._gate = gate
 
     async def run_until_told(self, listening: socket.socket, ready: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -184,47 +207,7 @@ class _Server(uvicorn.Server):
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._gate.is_closing = True
         await self._application.state.watcher.close()
         await super().shutdown(sockets)
-
-
-class _Protocol(H11Protocol):
-    """Closes connections on which a request has begun and does not come to the end of its headers.
-
-    uvicorn bounds only the time between two requests: a client that sends a byte now and then would stay for ever.
-    """
-
-    _late: asyncio.TimerHandle | None = None
-    _ended = False
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._expect_headers()
-
-    def data_received(self, data: bytes) -> None:
-        if self._ended:
-            return
-        if self.conn.their_state is h11.IDLE:
-            self._expect_headers()
-        super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:
-            self._forget()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._forget()
-        super().connection_lost(exc)
-
-    def _expect_headers(self) -> None:
-        if self._late is None:
-            self._late = asyncio.get_running_loop().call_later(HEADER_SECONDS, self._end)
-
-    def _forget(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
-
-    def _end(self) -> None:
-        if not self.transport.is_closing():
-            self._ended = True
-            self.transport.write_eof()
-            self._late = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.transport.close)
+        self._gate.close()

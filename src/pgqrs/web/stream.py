@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Send
-from starlette.types import Scope as AsgiScope
+from starlette.responses import Response
 
-from pgqrs.web.access import Scope, check_same_site
+from pgqrs.web.access import Scope
+from pgqrs.web.exchange import ANSWER_SECONDS
 from pgqrs.web.problems import Problem
 from pgqrs.web.resources.shapes import Shape
-from pgqrs.web.routing import Asked, Endpoint
+from pgqrs.web.routing import Asked, Endpoint, Streamed
 from pgqrs.web.watching import Hint, Watcher
 
 # Proxies close what is silent for half a minute or more.
 HEARTBEAT_SECONDS = 15.0
+# Between two looks at whether the caller may still listen. An application's `authorize` may ask its database.
+CHECK_SECONDS = 1.0
 # How long a browser waits before it comes back.
 RETRY_MILLISECONDS = 2_000
 MOST_STREAMS = 100
+MOST_STREAMS_PER_CALLER = 50
+# Then the client comes back, as after any other break; a token is checked then, and a place may go to another.
+MOST_STREAM_SECONDS = 3600.0
 # The first look at a database takes a moment; one that is away is waited for no longer.
 STARTING_SECONDS = 5.0
 CONTENT_TYPE = "text/event-stream"
@@ -33,44 +39,53 @@ class StreamAsked(Shape):
 
 
 async def stream(asked: Asked) -> Response:
-    check_same_site(asked.request)
     watcher: Watcher = asked.request.app.state.watcher
     headers = {"content-type": f"{CONTENT_TYPE}; charset=utf-8", "x-accel-buffering": "no"}
     if asked.request.method == "HEAD":
         return Response(headers=headers)
-    if watcher.closed or watcher.listeners >= MOST_STREAMS:
-        raise Problem(503, "too-many-streams", f"{MOST_STREAMS} streams are open", headers={"retry-after": "10"})
     after = asked.request.headers.get("last-event-id") or asked.query.last_event_id
-    return _Stream(_lines(asked, watcher, after), watcher, headers)
+    share = asked.request.app.state.stream_share
+    return _Stream(watcher, _lines(asked, watcher, after), share, asked.actor, headers)
 
 
-class _Stream(StreamingResponse):
+class _Stream(Streamed):
     """Counts among the listeners exactly as long as its connection lasts."""
 
-    def __init__(self, lines: AsyncIterator[bytes], watcher: Watcher, headers: dict[str, str]) -> None:
-        super().__init__(lines, headers=headers)
+    def __init__(self, watcher: Watcher, *given: Any) -> None:
+        super().__init__(*given)
         self._watcher = watcher
 
-    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        with self._watcher.listening():
-            # Before a client hears that the stream is open, nothing may change unseen.
-            await self._watcher.started(STARTING_SECONDS)
-            await super().__call__(scope, receive, send)
+    def check(self) -> None:
+        if self._watcher.closed or self._watcher.listeners >= MOST_STREAMS:
+            raise Problem(503, "too-many-streams", f"{MOST_STREAMS} streams are open", headers={"retry-after": "10"})
+        super().check()
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        with self._watcher.listening(), super().counted():
+            yield
+
+    async def ready(self) -> None:
+        # Before a client hears that the stream is open, nothing may change unseen.
+        await self._watcher.started(STARTING_SECONDS)
 
 
 async def _lines(asked: Asked, watcher: Watcher, after: str | None) -> AsyncIterator[bytes]:
     yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
-    place = watcher.place(after)
-    while not watcher.closed:
+    place, checked, is_quiet = watcher.place(after), time.monotonic(), False
+    ends_at = time.monotonic() + MOST_STREAM_SECONDS
+    while not watcher.closed and time.monotonic() < ends_at:
+        # A token that was revoked meanwhile hears no more, however much happens.
+        if is_quiet or time.monotonic() - checked >= CHECK_SECONDS:
+            if not await _may_still(asked):
+                return
+            checked = time.monotonic()
+        if is_quiet:
+            yield b": still here\n\n"
         for number, hint in watcher.since(place):
             place = number
             yield _message(hint, watcher.event_id(number))
-        if watcher.since(place) or await watcher.wait(HEARTBEAT_SECONDS):
-            continue
-        # A token that was revoked meanwhile hears no more.
-        if not await _may_still(asked):
-            return
-        yield b": still here\n\n"
+        is_quiet = not watcher.since(place) and not await watcher.wait(HEARTBEAT_SECONDS)
 
 
 async def _may_still(asked: Asked) -> bool:
@@ -97,5 +112,6 @@ ENDPOINTS = (
         gives=str,
         media=CONTENT_TYPE,
         headers=(("Last-Event-ID", "Go on after this hint"),),
+        answer_seconds=MOST_STREAM_SECONDS + ANSWER_SECONDS,
     ),
 )

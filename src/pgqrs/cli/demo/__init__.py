@@ -11,6 +11,7 @@ from pathlib import Path
 from pgqrs.cli.demo.stage import DemoFailed, Stage
 from pgqrs.cli.processes import ended_by_signals
 from pgqrs.cli.telling import is_interactive
+from pgqrs.shell import command, quoted
 
 # As a shell says it of a process that SIGTERM has ended.
 _TERMINATED = 143
@@ -52,5 +53,5 @@ async def _demo(folder: Path, *, by_hand: bool, keep: bool, port: int | None) ->
         finally:
             if keep:
                 stage.say("kept", str(stage.file))
-                stage.say("", f"look at it: PGQRS_DSN={stage.config.dsn} pgqrs run list")
+                stage.say("", f"look at it: PGQRS_DSN={quoted(stage.config.dsn)} {command('run list')}")
     return 1

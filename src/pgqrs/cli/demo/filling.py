@@ -166,7 +166,7 @@ class _Past:
             planned = _Planned(self._clock.now(), "order", {"sku": GOODS[n], "euros": 120 + 80 * n}, CUSTOMERS[n])
             run_id = await self._trigger(planned)
             await self._work()
-            answer = {"approved": approved, "by": "ann", "comment": None if approved else "too dear"}
+            answer = {"approved": approved, "comment": None if approved else "too dear"}
             await order.signal(run_id, self._store, "approval", answer, actor="ann")
             await self._work()
         unwanted = await self._trigger(

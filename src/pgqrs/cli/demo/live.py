@@ -80,7 +80,7 @@ class _View:
             case "a":
                 await self._approve()
             case "o" if self._stage.dashboard is not None:
-                webbrowser.open(self._stage.dashboard.url)
+                webbrowser.open(self._stage.link_to_dashboard())
         if self._starting is not None and self._starting.done():
             # Raises what went wrong.
             self._starting.result()
@@ -110,8 +110,7 @@ class _View:
             return
         oldest = found[-1]
         try:
-            answer = {"approved": True, "by": "you"}
-            await answer_wait(self._stage.store, oldest.run_id, answer, actor="you")
+            await answer_wait(self._stage.store, oldest.run_id, {"approved": True}, actor="you")
         except PgqrsError as error:
             self._stage.tell(str(error))
             return
@@ -139,7 +138,8 @@ class _View:
     def _head(self) -> Text:
         stage = self._stage
         worker = f"worker {stage.pid}" if stage.worker is not None else "NO WORKER"
-        dashboard = stage.dashboard.url if stage.dashboard is not None else "no dashboard"
+        # Without the token: `o` opens it, and the line above has it.
+        dashboard = stage.dashboard.url.partition("?")[0] if stage.dashboard is not None else "no dashboard"
         return Text(f"pgqrs demo   {worker}   {dashboard}   {stage.seconds:.0f} s", style="reverse", no_wrap=True)
 
 

@@ -59,7 +59,7 @@ async def play(stage: Stage) -> int:
     try:
         await stage.until(lambda: _waits_for_approval(stage, scene.large))
         await _crash(stage, scene)
-        await answer_wait(stage.store, scene.large, {"approved": True, "by": "the demo"}, actor="demo")
+        await answer_wait(stage.store, scene.large, {"approved": True}, actor="demo")
         stage.tell(f"run {scene.large}  order   approved by the demo")
         await stage.until(lambda: _all_ended(stage, scene))
         await stage.until(lambda: _schedule_has_fired(stage))

@@ -35,10 +35,10 @@ async def order(ctx: pgqrs.PyWorkflow, sku: str, euros: int, trouble: str = "") 
     await ctx.step("reserve", reserve, ctx.run_id, sku)
     await ctx.step("charge", charge, ctx.run_id, euros, trouble, retry=RETRY)
     if euros >= APPROVAL_FROM_EUROS:
-        answer = await ctx.wait_for("approval")
-        if not answer["approved"]:
+        answer = await ctx.wait_for("approval", type=pgqrs.Answer)
+        if not answer.value["approved"]:
             await ctx.step("refund", refund, ctx.run_id, euros)
-            return {"refunded": euros, "by": answer["by"]}
+            return {"refunded": euros, "by": answer.actor}
     parcel = await ctx.step("ship", ship, ctx.run_id, sku)
     await ctx.emit("order.shipped", {"sku": sku, "parcel": parcel})
     return {"parcel": parcel}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from html import escape
 from pathlib import Path
 
 from pgqrs.api.connect import connect_with
@@ -86,6 +87,17 @@ class Stage(Teller):
             return found
         self.dashboard = found
         return found.url
+
+    def link_to_dashboard(self) -> str:
+        """The address of a page that leads to the dashboard.
+
+        Not the dashboard's own: it has the token in it, and `ps` shows the arguments of a browser to every user.
+        """
+        link = self._folder / "dashboard.html"
+        there = "" if self.dashboard is None else escape(self.dashboard.url, quote=True)
+        link.touch(mode=0o600)
+        link.write_text(f'<!doctype html><title>pgqrs</title><meta http-equiv="refresh" content="0; url={there}">')
+        return link.as_uri()
 
     async def start_worker(self) -> int:
         """Returns how many workflows it serves, once it does."""

@@ -17,7 +17,8 @@ from pgqrs.clock import Clock, DatabaseClock
 from pgqrs.db import sealing
 from pgqrs.db.database import Database, Kind, Row
 from pgqrs.db.dialect import Dialect, ParamStyle
-from pgqrs.db.queries import Query, changed_rows, to_sqlite, with_times
+from pgqrs.db.queries import Query, changed_rows, to_sqlite
+from pgqrs.db.readable import readable
 from pgqrs.errors import ConfigError, PgqrsError, SchemaNotInstalled
 from pgqrs.journal import Journal
 from pgqrs.names import checked_schema
@@ -84,7 +85,7 @@ class Enlisted(ABC):
             if (explained := await self._explained(error)) is not None:
                 raise explained from error
             raise
-        return reply.rows if self.dialect.is_postgres else with_times(reply.columns, reply.rows)
+        return reply.rows if self.dialect.is_postgres else readable(reply.columns, reply.rows)
 
     async def execute(self, query: Query, **params: Any) -> int:
         try:

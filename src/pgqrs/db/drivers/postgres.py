@@ -22,6 +22,7 @@ from pgqrs.db.drivers.postgres_hints import Listener, Notifier, arrives
 from pgqrs.db.drivers.postgres_lineage import Lineage
 from pgqrs.db.drivers.postgres_pool import ConnectionPool
 from pgqrs.db.drivers.postgres_session import Session, Settings
+from pgqrs.db.drivers.postgres_times import Connection
 from pgqrs.db.hints import Hints
 from pgqrs.db.queries import Query
 from pgqrs.errors import ConfigError, ConnectionFailed, PgqrsError
@@ -104,8 +105,10 @@ class PostgresDriver:
             command_timeout=config.command_timeout_seconds,
             statement_cache_size=0 if self.pooled else config.statement_cache_size,
             server_settings=self._settings.at_start,
+            connection_class=Connection,
         )
         self._check_encoding(made)
+        await made.read_every_time()
         return await self._lineage.looked_at(made)
 
     def _check_encoding(self, connection: Any) -> None:
@@ -135,13 +138,13 @@ class PostgresDriver:
                 if lost and not idempotent:
                     raise ConnectionFailed(
                         f"the connection to {self._config.safe_dsn} broke before the reply came "
-                        f"({shown(error)}); the call may or may not have been carried out",
+                        f"({shown(error, self._config)}); the call may or may not have been carried out",
                         ambiguous=True,
                     ) from error
                 reply_lost = reply_lost or lost
                 if time.monotonic() > deadline:
                     raise given_up(self._config, error, ambiguous=reply_lost) from error
-                log.debug("try %d failed (%s), trying again", attempt, shown(error))
+                log.debug("try %d failed (%s), trying again", attempt, shown(error, self._config))
                 await asyncio.sleep(_RETRY.delay(attempt))
 
     async def _perform_once(

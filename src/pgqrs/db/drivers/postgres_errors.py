@@ -6,8 +6,9 @@ from typing import Any
 
 import asyncpg
 
-from pgqrs.config import Config, masked
+from pgqrs.config import Config
 from pgqrs.db.database import IntegrityViolation
+from pgqrs.dsn import without_secrets
 from pgqrs.errors import ConnectionFailed, PgqrsError, SchemaNotInstalled
 
 # The server said that the transaction is undone: running it again is always safe.
@@ -84,16 +85,13 @@ def given_up(config: Config, error: Exception, *, ambiguous: bool) -> Connection
     if not ambiguous and isinstance(error, (*UNDONE, *STOPPED)):
         return ConnectionFailed(
             f"the call was cancelled by the server {config.safe_dsn} each time for {config.retry_seconds:g} s: "
-            f"{error}; nothing of this call was written"
+            f"{said(error, config)}; nothing of this call was written"
         )
     return unreachable(config, error, ambiguous=ambiguous)
 
 
 def unreachable(config: Config, error: BaseException, *, ambiguous: bool = False) -> ConnectionFailed:
-    # Some client errors quote the DSN: its secrets must not travel in a message.
-    text = shown(error)
-    if config.dsn in text:
-        text = text.replace(config.dsn, masked(config.dsn))
+    text = shown(error, config)
     if isinstance(error, asyncpg.ClientConfigurationError | ValueError):
         text = type(error).__name__ + ": the DSN cannot be understood"
     if isinstance(error, ConnectionRefusedError):
@@ -101,8 +99,14 @@ def unreachable(config: Config, error: BaseException, *, ambiguous: bool = False
     return ConnectionFailed(f"cannot use {config.safe_dsn}: {text}", ambiguous=ambiguous)
 
 
-def shown(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+def said(error: BaseException, config: Config) -> str:
+    """The words of the server or the client library, which may quote the DSN, without its secrets."""
+    return without_secrets(str(error), config.dsn)
+
+
+def shown(error: BaseException, config: Config) -> str:
+    text = said(error, config)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _is_closed(error: asyncpg.InterfaceError) -> bool:
@@ -116,5 +120,5 @@ def _refusal(error: asyncpg.PostgresError, config: Config) -> PgqrsError | async
     if isinstance(error, asyncpg.UndefinedTableError | asyncpg.UndefinedColumnError | asyncpg.InvalidSchemaNameError):
         return SchemaNotInstalled(f"{error}; look at schema {config.schema!r} with `pgqrs schema verify`")
     if isinstance(error, ACTED_ON):
-        return ConnectionFailed(f"{config.safe_dsn} refused: {error}; nothing of this call was written")
+        return ConnectionFailed(f"{config.safe_dsn} refused: {said(error, config)}; nothing of this call was written")
     return error

@@ -130,6 +130,7 @@ class Session:
                 self.trouble = error
                 raise
             self._is_handed_over = True
+        self.connection.times.is_users = True
         try:
             rows: list[Row] = await self.connection.fetch(sql, *arguments)
         except Exception as error:
@@ -137,6 +138,8 @@ class Session:
             if self.trouble is None and is_trouble(error, self.connection):
                 self.trouble = error
             raise
+        finally:
+            self.connection.times.is_users = False
         return rows
 
     async def _take_back(self) -> None:

@@ -16,10 +16,10 @@ from weakref import WeakValueDictionary
 from pgqrs import faults
 from pgqrs.clock import Clock
 from pgqrs.config import Config
-from pgqrs.db.database import Database, Kind, Row, WorkFailed, drive
+from pgqrs.db.database import Database, Kind, Row, WorkFailed
 from pgqrs.db.driver import Owner
 from pgqrs.db.drivers.sqlite_file import SQLiteFile
-from pgqrs.db.drivers.sqlite_session import DIALECT, Job, Session, settle
+from pgqrs.db.drivers.sqlite_session import DIALECT, Job, Session, driven, settle
 from pgqrs.db.drivers.sqlite_watch import DataVersionWatcher
 from pgqrs.db.hints import Hints
 from pgqrs.db.queries import Query
@@ -152,7 +152,7 @@ class SQLiteDriver:
                 session.connection.set_progress_handler(job.future.cancelled, LOOK_UP_EVERY)
                 session.connection.execute("begin")
                 try:
-                    job.result = drive(job.work(session))
+                    job.result = driven(session, job.work)
                 finally:
                     session.connection.execute("rollback")
             except BaseException as error:  # noqa: BLE001 - it belongs to the caller, whatever it is
@@ -166,7 +166,13 @@ class SQLiteDriver:
             session.connection.close()
 
     def _write_forever(self, connection: Any) -> None:
-        session = Session(connection, self.clock, self.journal, is_trouble=self.file.is_trouble)
+        session = Session(
+            connection,
+            self.clock,
+            self.journal,
+            is_trouble=self.file.is_trouble,
+            integrity_error=self.file.integrity_error,
+        )
         while not self._is_stopping and (job := self._next_write()) is not None:
             try:
                 if session.connection is None:
@@ -297,7 +303,7 @@ class SQLiteDriver:
         session.begin_unit()
         connection.execute("savepoint unit")
         try:
-            job.result = drive(job.work(session))
+            job.result = driven(session, job.work, again=lambda: connection.execute("rollback to unit"))
         except BaseException as error:
             if not connection.in_transaction:
                 raise

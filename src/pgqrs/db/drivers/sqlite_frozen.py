@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 from pgqrs.db.database import Database, Kind, Row, drive
 from pgqrs.db.drivers.sqlite import SQLiteDriver, _commit
-from pgqrs.db.drivers.sqlite_session import Session
-from pgqrs.db.queries import Query, with_times
+from pgqrs.db.drivers.sqlite_session import Session, read_any_text
+from pgqrs.db.queries import Query
+from pgqrs.db.readable import readable
 
 T = TypeVar("T")
 
@@ -37,6 +38,8 @@ class Frozen:
 
         def begin() -> None:
             self._connection = self._driver.file.connect()
+            # Rows come in batches, so none is read a second time.
+            read_any_text(self._connection)
             if writes:
                 self._driver._begin(self._connection)
             else:
@@ -65,7 +68,7 @@ class Frozen:
             while len(found) < rows and held < size and (row := cursor.fetchone()) is not None:
                 found.append(row)
                 held += sum(len(value) for value in row if type(value) is str)
-            return with_times(columns, found)
+            return readable(columns, found)
 
         while found := await self._call(batch):
             yield found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -11,10 +12,11 @@ from typing import Any, TypeVar
 
 from pgqrs import faults
 from pgqrs.clock import Clock
-from pgqrs.db.database import Database, Kind, Row
+from pgqrs.db.database import Database, IntegrityViolation, Kind, Row, drive
 from pgqrs.db.dialect import Dialect
 from pgqrs.db.drivers.sqlite_file import SQLiteFile
-from pgqrs.db.queries import Query, to_sqlite, with_times
+from pgqrs.db.queries import Query, to_sqlite
+from pgqrs.db.readable import readable
 from pgqrs.journal import Journal
 
 T = TypeVar("T")
@@ -63,6 +65,7 @@ class Session:
     retried: bool = False
     # Whether an error of the library tells of the file, and not of the statement.
     is_trouble: Callable[[BaseException], bool] = SQLiteFile.is_trouble
+    integrity_error: type[Exception] = SQLiteFile.integrity_error
     trouble: Exception | None = None
     # Whether statements of the user's have run in this unit.
     is_handed_over: bool = False
@@ -72,11 +75,22 @@ class Session:
         self.trouble, self.is_handed_over = None, False
 
     async def fetch(self, query: Query, **params: Any) -> list[Row]:
-        cursor = self._run(query, params)
-        return with_times([column[0] for column in cursor.description or ()], cursor.fetchall())
+        try:
+            cursor = self._run(query, params)
+            rows = cursor.fetchall()
+        except sqlite3.OperationalError as error:
+            if not str(error).startswith("Could not decode to UTF-8"):
+                raise
+            read_any_text(self.connection)
+            raise UndecodableText(str(error)) from error
+        return readable([column[0] for column in cursor.description or ()], rows)
 
     async def execute(self, query: Query, **params: Any) -> int:
-        return max(0, int(self._run(query, params).rowcount))
+        try:
+            return max(0, int(self._run(query, params).rowcount))
+        except self.integrity_error as error:
+            # Here, and not only around the unit of work: a store call may know what it means.
+            raise IntegrityViolation(str(error)) from error
 
     async def perform(self, work: Callable[[Database], Coroutine[Any, Any, T]], *, kind: Kind, idempotent: bool) -> T:
         del kind, idempotent
@@ -84,12 +98,19 @@ class Session:
 
     async def run_as_given(self, sql: str, arguments: Sequence[Any]) -> list[Row]:
         self.is_handed_over = True
+        factory = getattr(self.connection, "text_factory", str)
+        if factory is not str:
+            # The rows are the user's: nothing in them is replaced.
+            self.connection.text_factory = str
         try:
             rows: list[Row] = self.connection.execute(sql, tuple(arguments)).fetchall()
         except Exception as error:
             if self.trouble is None and self.is_trouble(error):
                 self.trouble = error
             raise
+        finally:
+            if factory is not str:
+                self.connection.text_factory = factory
         return rows
 
     def _run(self, query: Query, params: Mapping[str, Any]) -> Any:
@@ -102,6 +123,29 @@ class Session:
         return self.connection.execute(
             statement.sql, {p.name: to_sqlite(given[p.name]) for p in statement.parameters}
         )
+
+
+class UndecodableText(Exception):
+    """A row holds text that is no UTF-8. From now on the connection reads that, too: the unit is to be run again."""
+
+
+def driven(session: Session, work: Unit, *, again: Callable[[], object] = lambda: None) -> Any:
+    """Run a unit of work to its end; after text that could not be decoded once more, behind `again`."""
+    try:
+        return drive(work(session))
+    except UndecodableText:
+        again()
+        session.begin_unit()
+        return drive(work(session))
+
+
+def read_any_text(connection: Any) -> None:
+    """From now on, bytes that are no UTF-8 are read as replacement characters, as Turso reads them."""
+    connection.text_factory = _with_replacements
+
+
+def _with_replacements(raw: bytes) -> str:
+    return raw.decode(errors="replace")
 
 
 def settle(jobs: Sequence[Job]) -> None:

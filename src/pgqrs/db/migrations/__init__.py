@@ -18,6 +18,7 @@ from pgqrs.db.database import Database, Kind, store_call
 from pgqrs.db.dialect import Dialect
 from pgqrs.db.queries import Query, load
 from pgqrs.errors import SchemaMismatch, SchemaNotInstalled
+from pgqrs.shell import command
 
 _SQL = load(__package__, "history")
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
@@ -122,10 +123,10 @@ async def check(db: Database, *, where: str = "this database") -> None:
         raise seal.error(where)
     if found == 0:
         schema = db.dialect.schema or "public"
-        option = "" if schema == "public" else f" --schema {schema}"
+        install = command("install", **({} if schema == "public" else {"schema": schema}))
         raise SchemaNotInstalled(
             f"the pgqrs tables are not in schema {schema!r} of {where}; "
-            f"run `PGQRS_DSN=... pgqrs install{option}` for it, or connect with install=True"
+            f"run `PGQRS_DSN=... {install}` for it, or connect with install=True"
         )
     _refuse_newer(found)
     if found < latest_version():

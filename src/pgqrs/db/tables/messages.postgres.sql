@@ -55,7 +55,8 @@ picked as materialized (
 )
 
 -- name: _taken
-    attempts = m.attempts + 1,
+    -- Below 0 by hand: it would never be used up.
+    attempts = case when m.attempts < 0 then 1 else m.attempts + 1 end,
     lease_token = {next_token m.lease_token},
     leased_by = :worker_id
 

@@ -9,8 +9,9 @@ from itertools import starmap
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from pgqrs.db.database import Database, Kind, Row, store_call
+from pgqrs.db.database import WHOLE, Database, Kind, Row, store_call
 from pgqrs.db.queries import load
+from pgqrs.db.readable import most_behind
 from pgqrs.types import DeadLetter
 
 _SQL = load(__package__, "messages")
@@ -281,15 +282,16 @@ async def release_worker(db: Database, worker_id: int) -> int:
 
 @store_call(Kind.READ, idempotent=True)
 async def dead_letters(
-    db: Database, queue_id: int, queue: str, *, limit: int, after: DeadLetter | None = None
+    db: Database, queue_id: int, queue: str, *, limit: int, after: DeadLetter | None = None, cut: int = WHOLE
 ) -> list[DeadLetter]:
-    """Oldest first, a page at a time."""
+    """Oldest first, a page at a time; payloads are cut."""
     rows = await db.fetch(
         _SQL["dead_letters"],
         queue_id=queue_id,
-        most=limit,
+        most=most_behind(after.dead_since, limit) if after else limit,
         after_time=after.dead_since if after else BEFORE_ALL,
         after_id=after.id if after else 0,
+        cut=cut,
     )
     return [
         DeadLetter(id_, queue, payload, priority, attempts, max_attempts, enqueued_at, dead_since)

@@ -60,7 +60,7 @@ set visible_after = (
         select {after queues.lease_seconds} from {rows queues: queue_id id, lease_seconds seconds}
         where queues.queue_id = pgqrs_messages.queue_id
     ),
-    attempts = attempts + 1,
+    attempts = case when attempts < 0 then 1 else attempts + 1 end,
     lease_token = {next_token lease_token},
     leased_by = :worker_id
 where message_id {in ids}
@@ -196,12 +196,12 @@ where m.message_id = given.id
 update pgqrs_messages
 set visible_after = {now},
     leased_by = null,
-    attempts = attempts - 1
+    attempts = case when attempts > 0 then attempts - 1 else 0 end
 where leased_by = :worker_id
   and visible_after > {now};
 
 -- name: dead_letters
-select message_id, queue_id, {text payload}, priority, attempts, max_attempts, enqueued_at, visible_after
+select message_id, queue_id, substr({text payload}, 1, :cut), priority, attempts, max_attempts, enqueued_at, visible_after
 from pgqrs_messages
 where queue_id = :queue_id
   and attempts >= max_attempts

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pgqrs.db.database import Database, Kind, Row, store_call
+from pgqrs.db.database import WHOLE, Database, Kind, Row, store_call
 from pgqrs.db.queries import load
+from pgqrs.db.readable import most_behind
 from pgqrs.reports import OutboxCounts
 from pgqrs.types import OutboxEvent
 
@@ -118,25 +119,31 @@ async def counts(db: Database) -> OutboxCounts:
 
 
 @store_call(Kind.READ, idempotent=True)
-async def unpublished(db: Database, *, limit: int, after: OutboxEvent | None, source: str) -> list[OutboxEvent]:
-    """By run and in its order, a page at a time."""
+async def unpublished(
+    db: Database, *, limit: int, after: OutboxEvent | None, source: str, cut: int = WHOLE
+) -> list[OutboxEvent]:
+    """By run and in its order, a page at a time; texts are cut."""
     rows = await db.fetch(
         _SQL["list_unpublished"],
         most=limit,
         after_run=after.run_id if after else 0,
         after_id=after.event_id if after else 0,
+        cut=cut,
     )
     return [_event(row, source) for row in rows]
 
 
 @store_call(Kind.READ, idempotent=True)
-async def dead(db: Database, *, limit: int, after: OutboxEvent | None, source: str) -> list[OutboxEvent]:
-    """Longest dead first, a page at a time."""
+async def dead(
+    db: Database, *, limit: int, after: OutboxEvent | None, source: str, cut: int = WHOLE
+) -> list[OutboxEvent]:
+    """Longest dead first, a page at a time; texts are cut."""
     rows = await db.fetch(
         _SQL["list_dead"],
-        most=limit,
+        most=most_behind(after.dead_at, limit) if after and after.dead_at else limit,
         after_time=(after.dead_at if after else None) or _BEFORE_ALL,
         after_id=after.event_id if after else 0,
+        cut=cut,
     )
     return [_event(row, source) for row in rows]
 

@@ -22,6 +22,10 @@ o.event_id = (
 o.event_id, o.event_uuid, o.aggregate_id, o.workflow, o.event_type, {text o.payload}, o.created_at, o.attempts,
     o.last_error, o.published_at, o.dead_at, o.lease_token
 
+-- name: _shown
+o.event_id, o.event_uuid, o.aggregate_id, o.workflow, o.event_type, substr({text o.payload}, 1, :cut), o.created_at,
+    o.attempts, substr(o.last_error, 1, :cut), o.published_at, o.dead_at, o.lease_token
+
 -- name: look
 -- The head of the line: so many events that are visible, and of each whether its run has none before it.
 -- Never more than :most, however many wait behind others of their run.
@@ -66,10 +70,10 @@ where event_id = :event_id
 -- name: mark_failed
 -- The token turns negative: given up by that very holder, so that a repeated call is known for what it is.
 update pgqrs_outbox_events
-set attempts = attempts + 1,
+set attempts = case when attempts < 0 then 1 when attempts < 2147483647 then attempts + 1 else attempts end,
     last_error = :error,
     visible_after = {after :delay},
-    dead_at = case when attempts + 1 >= :max_attempts then {now} end,
+    dead_at = case when attempts >= :max_attempts - 1 then {now} end,
     lease_token = -lease_token
 where event_id = :event_id
   and lease_token = :token
@@ -151,7 +155,7 @@ select
 
 -- name: list_unpublished
 -- By run, in its order: the one order that does not change while one pages through.
-select {include _columns}
+select {include _shown}
 from pgqrs_outbox_events as o
 where {include _open}
   and (o.aggregate_id, o.event_id) > (:after_run, :after_id)
@@ -159,7 +163,7 @@ order by o.aggregate_id, o.event_id
 limit :most;
 
 -- name: list_dead
-select {include _columns}
+select {include _shown}
 from pgqrs_outbox_events as o
 where o.dead_at is not null
   and (o.dead_at, o.event_id) > (:after_time, :after_id)

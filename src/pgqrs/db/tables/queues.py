@@ -13,6 +13,9 @@ from pgqrs.reports import QueueMetrics
 _SQL = load(__package__, "queues")
 
 
+_ARE_RUNS = "its messages are its runs; cancel or delete those"
+
+
 @dataclass(frozen=True, slots=True)
 class Queue:
     queue_id: int
@@ -34,16 +37,29 @@ async def get(db: Database, name: str) -> Queue:
 
 
 @store_call(Kind.READ, idempotent=True)
-async def get_own(db: Database, name: str) -> Queue:
+async def get_own(
+    db: Database, name: str, *, why: str = "its messages are its runs; cancel or delete those"
+) -> Queue:
     """As `get`; refuses a workflow's: whoever takes messages out of that one takes the future from runs."""
     queue = await _get(db, name)
-    await _refuse_workflows(db, queue.queue_id, name, "its messages are its runs; cancel or delete those")
+    await _refuse_workflows(db, queue.queue_id, name, why)
     return queue
+
+
+async def get_for_messages(db: Database, name: str) -> Queue:
+    """As `get_own`, for those who enqueue: no worker of a workflow would ever handle a message without a run."""
+    return await get_own(db, name, why=f"start a run of it instead: pgqrs.workflow({name!r}).trigger(...)")
 
 
 @store_call(Kind.READ, idempotent=True)
 async def list_all(db: Database) -> list[Queue]:
     return [Queue(*row) for row in await db.fetch(_SQL["list_queues"])]
+
+
+@store_call(Kind.READ, idempotent=True)
+async def page(db: Database, *, limit: int, after: str = "") -> list[Queue]:
+    """By name, from the one behind `after` on."""
+    return [Queue(*row) for row in await db.fetch(_SQL["queues_page"], after=after, most=limit)]
 
 
 @store_call(Kind.UNIT, idempotent=True)

@@ -14,6 +14,13 @@ select queue_id, name, created_at, paused_at
 from pgqrs_queues
 order by {by name};
 
+-- name: queues_page
+select queue_id, name, created_at, paused_at
+from pgqrs_queues
+where {by name} > :after
+order by {by name}
+limit :most;
+
 -- name: pause_queue
 -- Keeps the time of the first pause.
 update pgqrs_queues

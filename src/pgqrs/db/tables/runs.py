@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from pgqrs.db.database import Database, Kind, store_call
+from pgqrs.clock import EPOCH
+from pgqrs.db.database import Database, Kind, Row, store_call
 from pgqrs.db.queries import load
+from pgqrs.db.readable import most_behind
 from pgqrs.errors import RunNotFound, SerializationError
 from pgqrs.serialization import decode, encode
 from pgqrs.types import RunStatus, StepStatus
@@ -58,6 +60,8 @@ class StepRow:
     attempts: int
     started_at: datetime | None
     completed_at: datetime | None
+    # Its place among the results that reached the handler.
+    sequence: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,10 @@ class RecordedStep:
     output: str | None
     error: str | None
     attempts: int
+    # Of one that waited: who answered it.
+    input: str | None = None
+    # Its place among the results that reached the handler; None where none is known.
+    sequence: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +122,63 @@ async def finished(db: Database, run_ids: Sequence[int]) -> set[int]:
 @store_call(Kind.READ, idempotent=True)
 async def steps(db: Database, run_id: int) -> list[StepRow]:
     rows = await db.fetch(_SQL["list_steps"], run_id=run_id)
-    return [StepRow(row[0], row[1], StepStatus(row[2]), *row[3:]) for row in rows]
+    return [_step(row) for row in rows]
+
+
+class StepPlace(NamedTuple):
+    """Where a page of a run's steps begins: behind this one."""
+
+    at: datetime = EPOCH
+    ordinal: int = -1
+    step_id: str = ""
+
+
+FIRST_STEP = StepPlace()
+
+
+def place_of(step: StepRow) -> StepPlace:
+    return StepPlace(step.completed_at or step.started_at or EPOCH, step.ordinal, step.step_id)
+
+
+@store_call(Kind.READ, idempotent=True)
+async def steps_page(
+    db: Database, run_id: int, *, limit: int, after: StepPlace = FIRST_STEP, cut: int
+) -> list[StepRow]:
+    """As `steps`, a page at a time; values are cut."""
+    rows = await db.fetch(_SQL["steps_page"], run_id=run_id, cut=cut, **_behind(after, limit))
+    return [_step(row) for row in rows]
+
+
+@store_call(Kind.READ, idempotent=True)
+async def step_sizes(db: Database, run_id: int, *, limit: int, after: StepPlace) -> list[tuple[StepPlace, int]]:
+    """The places of steps, and how many characters their values have."""
+    rows = await db.fetch(_SQL["step_sizes"], run_id=run_id, **_behind(after, limit))
+    return [(StepPlace(at, ordinal, step_id), int(size)) for step_id, ordinal, at, size in rows]
+
+
+@store_call(Kind.READ, idempotent=True)
+async def steps_named(db: Database, run_id: int, step_ids: Sequence[str]) -> list[StepRow]:
+    """Those of the given that there are."""
+    rows = await db.fetch(_SQL["steps_named"], run_id=run_id, given=[(each,) for each in step_ids])
+    return [_step(row) for row in rows]
+
+
+def _behind(after: StepPlace, limit: int) -> dict[str, Any]:
+    place = {"after_time": after.at, "after_ordinal": after.ordinal, "after_step": after.step_id}
+    # The first page begins before all times, also before those that no datetime can hold.
+    return {"ever": EPOCH, "most": most_behind(after.at, limit), "is_first": int(after == FIRST_STEP), **place}
+
+
+def _step(row: Row) -> StepRow:
+    return StepRow(row[0], row[1], StepStatus(row[2]), *row[3:])
 
 
 @store_call(Kind.READ, idempotent=True)
 async def recorded_steps(db: Database, run_ids: Sequence[int]) -> dict[int, dict[str, RecordedStep]]:
     """The steps of many runs at once, by run and step id."""
     found: dict[int, dict[str, RecordedStep]] = {run_id: {} for run_id in run_ids}
-    for run_id, step_id, ordinal, status, output, error, attempts in await db.fetch(
-        _SQL["steps_of_runs"], run_ids=run_ids
-    ):
-        found[run_id][step_id] = RecordedStep(step_id, ordinal, StepStatus(status), output, error, attempts)
+    for run_id, step_id, ordinal, status, *rest in await db.fetch(_SQL["steps_of_runs"], run_ids=run_ids):
+        found[run_id][step_id] = RecordedStep(step_id, ordinal, StepStatus(status), *rest)
     return found
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from pgqrs.db import lifecycle, triggering
-from pgqrs.db.database import Database, Kind, Row, store_call
+from pgqrs.db.database import WHOLE, Database, Kind, Row, store_call
 from pgqrs.db.hints import OUTBOX
 from pgqrs.db.queries import load
 from pgqrs.db.tables import workflows
@@ -120,8 +120,9 @@ async def get(db: Database, name: str) -> tuple[Schedule, datetime]:
 
 
 @store_call(Kind.READ, idempotent=True)
-async def list_all(db: Database) -> list[Schedule]:
-    return [Schedule(*row) for row in await db.fetch(_SQL["list_schedules"])]
+async def list_all(db: Database, *, limit: int = WHOLE, after: str = "", cut: int = WHOLE) -> list[Schedule]:
+    """By name, from the one on that follows `after`; texts are cut."""
+    return [Schedule(*row) for row in await db.fetch(_SQL["list_schedules"], most=limit, after=after, cut=cut)]
 
 
 @store_call(Kind.READ, idempotent=True)

@@ -3,6 +3,12 @@ s.schedule_id, s.name, s.workflow, s.kind, s.cron, s.interval_seconds, s.once_at
     {text s.options}, s.overlap, s.catch_up, s.catch_up_limit, s.jitter_seconds, s.created_at, s.updated_at, s.paused_at,
     s.slots_after, s.last_slot_at, s.last_run_id, s.next_slot_at, s.last_error
 
+-- name: _shown
+s.schedule_id, s.name, s.workflow, s.kind, s.cron, s.interval_seconds, s.once_at, s.timezone,
+    substr({text s.input}, 1, :cut), substr({text s.options}, 1, :cut), s.overlap, s.catch_up, s.catch_up_limit,
+    s.jitter_seconds, s.created_at, s.updated_at, s.paused_at, s.slots_after, s.last_slot_at, s.last_run_id,
+    s.next_slot_at, substr(s.last_error, 1, :cut)
+
 -- name: insert_schedule
 insert into pgqrs_schedules
     (name, workflow, kind, cron, interval_seconds, once_at, timezone, input, options, overlap, catch_up, catch_up_limit,
@@ -43,9 +49,11 @@ from pgqrs_schedules as s
 where s.name = :name;
 
 -- name: list_schedules
-select {include _columns}
+select {include _shown}
 from pgqrs_schedules as s
-order by {by s.name};
+where {by s.name} > :after
+order by {by s.name}
+limit :most;
 
 -- name: schedule_names
 select name from pgqrs_schedules;

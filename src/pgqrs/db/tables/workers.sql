@@ -17,10 +17,11 @@ set status = 'STOPPED',
 where worker_id = :worker_id;
 
 -- name: list_workers
+-- In the order of their ids, from the one behind :after on. What a worker says of itself comes whole or not at all.
 select
     w.worker_id,
     q.name,
-    w.hostname,
+    substr(w.hostname, 1, :cut),
     w.port,
     w.status,
     w.created_at,
@@ -28,7 +29,8 @@ select
     w.stopped_at,
     {seconds {now} since w.heartbeat_at},
     coalesce(held.leased, 0),
-    {text w.info}
+    case when length({text w.info}) <= :cut then {text w.info} end,
+    coalesce(length({text w.info}), 0)
 from pgqrs_workers as w
 left join pgqrs_queues as q on q.queue_id = w.queue_id
 left join (
@@ -39,7 +41,9 @@ left join (
 ) as held on held.leased_by = w.worker_id
 where (cast(:queue_id as bigint) is null or w.queue_id = :queue_id)
   and (cast(:worker_id as bigint) is null or w.worker_id = :worker_id)
-order by w.worker_id;
+  and w.worker_id > :after
+order by w.worker_id
+limit :most;
 
 -- name: worker_status
 select status from pgqrs_workers

@@ -9,9 +9,8 @@ from typing import Any
 
 from pgqrs.db.database import Database, Kind, store_call
 from pgqrs.db.queries import load
-from pgqrs.db.tables import queues
+from pgqrs.db.tables import queues, workers
 from pgqrs.errors import WorkflowNotFound
-from pgqrs.serialization import decode
 
 _SQL = load(__package__, "workflows")
 
@@ -50,6 +49,18 @@ async def list_all(db: Database) -> list[Workflow]:
 
 
 @store_call(Kind.READ, idempotent=True)
+async def page(db: Database, *, limit: int, after: str = "") -> list[Workflow]:
+    """By name, from the one behind `after` on."""
+    return [Workflow(*row) for row in await db.fetch(_SQL["workflows_page"], after=after, most=limit)]
+
+
+@store_call(Kind.READ, idempotent=True)
+async def names_of_queues(db: Database, queue_ids: Sequence[int]) -> set[str]:
+    """The workflows to which some of these queues belong."""
+    return {row[0] for row in await db.fetch(_SQL["workflows_of_queues"], queue_ids=queue_ids)}
+
+
+@store_call(Kind.READ, idempotent=True)
 async def with_prefixes(db: Database, prefixes: Sequence[str]) -> list[Workflow]:
     """Those whose names begin with one of the prefixes."""
     rows = await db.fetch(_SQL["workflows_with_prefixes"], given=[(prefix,) for prefix in prefixes])
@@ -80,7 +91,7 @@ async def input_schema(db: Database, name: str) -> str | None:
 async def count_live_workers(db: Database, workflow: Workflow, *, within: float) -> int:
     """Workers of this workflow that gave a sign of life in the last `within` seconds."""
     rows = await db.fetch(_SQL["live_workers"], queue_id=workflow.queue_id, within=within)
-    return sum(text is None or serves(decode(text), workflow.name) for (text,) in rows)
+    return sum(text is None or serves(workers.told(text), workflow.name) for (text,) in rows)
 
 
 def serves(info: Mapping[str, Any], name: str) -> bool:

@@ -15,6 +15,17 @@ select workflow_id, name, queue_id, created_at, paused_at
 from pgqrs_workflows
 order by {by name};
 
+-- name: workflows_page
+select workflow_id, name, queue_id, created_at, paused_at
+from pgqrs_workflows
+where {by name} > :after
+order by {by name}
+limit :most;
+
+-- name: workflows_of_queues
+select name from pgqrs_workflows
+where queue_id {in queue_ids};
+
 -- name: workflows_with_prefixes
 -- Compared character by character: `_` and `%` mean themselves.
 select workflow_id, name, queue_id, created_at, paused_at

@@ -5,10 +5,8 @@ Whoever may set a URL must not reach what only this machine can reach: other ser
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import re
-import socket
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -23,9 +21,19 @@ _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 _PRINTABLE = re.compile(r"[!-~]+", re.ASCII)
 
-# Public by the letter of `is_global` in some versions of Python, and yet nobody's web server: protocol assignments
-# (a cloud's metadata among them), relays that lead to addresses inside.
-_NOT_PUBLIC = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2002::/16")))
+# What `is_global` of some version of Python calls public, and yet is no company's web server. IANA's registries of
+# special-purpose addresses: protocol assignments (a cloud's metadata among them), documentation, AS112, multicast
+# tunnels, relays that lead to addresses inside. 3ffe::/16 was the 6bone's, and was never handed out again.
+_REGISTERED = (
+    "192.0.0.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.175.48.0/24",
+    "2001::/23", "2002::/16", "2620:4f:8000::/48", "3ffe::/16", "3fff::/20",
+)  # fmt: skip
+# A cloud's own services, in ranges that it owns, answered only inside it: Azure's host, IBM's service endpoints,
+# Google's private access.
+_CLOUDS = ("168.63.129.16/32", "161.26.0.0/16", "166.8.0.0/14", "199.36.153.4/30", "199.36.153.8/30")
+_NOT_PUBLIC = tuple(map(ipaddress.ip_network, _REGISTERED + _CLOUDS))
+# All that was ever handed out. Loopback, mapped and translated IPv4 (NAT64), unique local and link-local addresses,
+# segment routing and multicast are outside.
 _GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
 
 
@@ -92,9 +100,8 @@ def _check_host(host: str, *, allowed: bool) -> None:
 
 def is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     """Whether it is somebody's on the open internet, and nothing of the local network in another notation."""
-    if isinstance(address, ipaddress.IPv6Address) and (
-        address not in _GLOBAL_UNICAST or address.ipv4_mapped or address.sixtofour or address.teredo
-    ):
+    # A zone names an interface of this machine: packets go where that leads, whatever the address says.
+    if isinstance(address, ipaddress.IPv6Address) and (address.scope_id or address not in _GLOBAL_UNICAST):
         return False
     if any(address in network for network in _NOT_PUBLIC if network.version == address.version):
         return False
@@ -117,13 +124,6 @@ async def resolved(target: Target, resolve: Resolver) -> list[str]:
             # Which address is nobody's business who can only set a URL.
             raise PublishFailed("the name leads to an address that is not public: refused")
     return found
-
-
-async def system_resolver(host: str, port: int) -> list[str]:
-    """What the system's resolver says."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(entry[4][0]) for entry in found]
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -9,8 +9,9 @@ import time
 from collections.abc import Collection, Mapping
 
 from pgqrs.engine.publishers import cloudevent, signature
-from pgqrs.engine.publishers.addresses import Resolver, checked_url, resolved, system_resolver
+from pgqrs.engine.publishers.addresses import Resolver, checked_url, resolved
 from pgqrs.engine.publishers.exchange import exchange, request_text
+from pgqrs.engine.publishers.lookups import Lookups
 from pgqrs.errors import ConfigError, PublishFailed
 from pgqrs.types import OutboxEvent
 
@@ -27,7 +28,8 @@ class HttpPublisher:
     The URL's name is resolved once for each request, and the connection goes to the address that was checked: it must
     be public, unless the host is in `allow_hosts`. With a `secret` each request is signed; see `verify_signature`.
     Seconds: `timeout` for all of it, `connect_timeout` for the name, the connection and TLS. `ports` are those that
-    the URL may have (443; with `allow_http` also 80). `ssl_context` is for certificates of your own authority.
+    the URL may have (443; with `allow_http` also 80). `ssl_context` is for certificates of your own authority,
+    `resolver` replaces the system's: host and port to addresses.
     """
 
     def __init__(
@@ -43,7 +45,7 @@ class HttpPublisher:
         headers: Mapping[str, str] | None = None,
         ports: Collection[int] | None = None,
         ssl_context: ssl.SSLContext | None = None,
-        resolver: Resolver = system_resolver,
+        resolver: Resolver | None = None,
     ) -> None:
         if mode not in ("structured", "binary"):
             raise ConfigError(f"mode must be 'structured' or 'binary', not {mode!r}")
@@ -59,7 +61,7 @@ class HttpPublisher:
         self._timeout = timeout
         self._connect_timeout = connect_timeout
         self._headers = {name: value for name, value in (headers or {}).items() if _checked_header(name, value)}
-        self._resolve = resolver
+        self._resolve: Resolver = resolver or Lookups(connect_timeout)
         self._tls = (ssl_context or ssl.create_default_context()) if self._target.is_https else None
 
     async def publish(self, event: OutboxEvent) -> None:

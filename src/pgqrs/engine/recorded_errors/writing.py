@@ -25,7 +25,7 @@ from pgqrs.engine.recorded_errors.record import NULL, ErrorRecord, Held
 from pgqrs.engine.recorded_errors.stand_ins import bases_of_stand_in, original_class
 from pgqrs.engine.recorded_errors.texts import message_of, name_of, storable, text_of
 from pgqrs.engine.recorded_errors.unrecorded import Unrecorded, details_of
-from pgqrs.errors import SerializationError, StepFailed
+from pgqrs.errors import StepFailed
 from pgqrs.serialization import decode, encode
 
 # Of args, attributes and fields, in all errors of one record.
@@ -170,10 +170,10 @@ class Writer:
         """Return the JSON of a value that comes back equal and of the same type."""
         try:
             text = encode(value)
-            again = decode(text, hint)
-        except SerializationError:
+            is_same = same(value, decode(text, hint))
+        except Exception:  # noqa: BLE001 - the value's own code may raise anything
             return _Refusal.KIND
-        if not same(value, again):
+        if not is_same:
             return _Refusal.KIND
         written = text.encode()
         if self._bytes + len(written) > _MOST_BYTES:

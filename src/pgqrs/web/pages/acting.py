@@ -10,13 +10,15 @@ from typing import Any
 from starlette.responses import Response
 
 from pgqrs.api.actions import RETRY_CHILDREN, act
-from pgqrs.api.admin import admin
 from pgqrs.db import glimpses
 from pgqrs.db.glimpses import Waiting
 from pgqrs.db.tables import runs
 from pgqrs.errors import InvalidTransition, SerializationError
+from pgqrs.filters import RunFilter
 from pgqrs.names import signal_of
 from pgqrs.serialization import decode
+from pgqrs.web import lists
+from pgqrs.web.access import Scope
 from pgqrs.web.pages.deeds import Deed, Field, Question, Unclear, text, value
 from pgqrs.web.pages.rendering import seen
 from pgqrs.web.problems import Problem
@@ -69,7 +71,8 @@ async def _ask_reset(asked: Asked) -> Question:
 async def _ask_retry_children(asked: Asked) -> Question:
     """Names the children that a look finds failed now; which of them made the run fail is decided when it is done."""
     run_id = _run_of(asked)
-    failed = await admin(asked.store).runs(parent_run_id=run_id, status=["error", "cancelled"], limit=_SHOWN_CHILDREN)
+    wanted = RunFilter(parent_run_id=run_id, status=["error", "cancelled"])
+    failed = await lists.runs(asked.store, wanted, limit=_SHOWN_CHILDREN)
     numbers = ", ".join(str(each.run_id) for each in reversed(failed))
     more = " and more" if failed.next_cursor else ""
     asking = _ask(
@@ -124,7 +127,7 @@ DEEDS = (
             "Send {run} a signal?",
             fields=[Field("name", "Signal"), Field("payload", "Data", "json", 'JSON, such as {"approved": true}')],
         ),
-        _signal,
+        _signal, scope=Scope.SIGNAL,
     ),
     Deed("run.reset", _PAGE, "Reset", _ask_reset, _do("reset", "from_step"), is_grave=True),
     Deed(
@@ -183,7 +186,7 @@ async def answer(asked: Asked) -> Response:
         except Unclear as unclear:
             raise Problem(422, "bad-json", str(unclear)) from None
     elif decision in ("approve", "reject"):
-        given = {"approved": decision == "approve", "by": asked.actor, "comment": comment}
+        given = {"approved": decision == "approve", "comment": comment}
     else:
         raise Problem(422, "bad-request", "an answer is approve, reject or data")
     signal = signal_of(step_id or "")

@@ -14,6 +14,7 @@ from pgqrs.errors import ConfigError, PgqrsError, SerializationError
 from pgqrs.web.access import Scope
 from pgqrs.web.pages.rendering import Frame, parameter, render, seen
 from pgqrs.web.problems import Problem, problem_of
+from pgqrs.web.resources.shapes import API
 from pgqrs.web.routing import Asked, Endpoint
 
 # A purge or a bulk verb may take its time: nobody is told before it is done.
@@ -107,10 +108,17 @@ def _doing(deed: Deed, here: str) -> Callable[[Asked], Awaitable[Response]]:
         try:
             await deed.do(asked)
         except (Unclear, ConfigError, SerializationError) as error:
+            check_may_see(asked)
             return await _confirmation(asked, deed, here, back=back or "", error=error, given=asked.body)
         return seen(asked, back, done=deed.name, otherwise=_page_of(asked, deed))
 
     return do
+
+
+def check_may_see(asked: Asked) -> None:
+    """Raise before a form is shown again with what is wrong in it: both tell of the store, which not all may read."""
+    if not asked.caller.may(Scope.READ):
+        raise Problem(422, "bad-form", "the form cannot be used; nothing was done", hint=f"send JSON to {API}")
 
 
 async def _confirmation(

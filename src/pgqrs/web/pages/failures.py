@@ -44,17 +44,18 @@ def _filter(group: FailureGroup, since: str) -> str:
     """The runs of the group, in the grammar: what its links and its retry go by."""
     wanted = RunFilter(
         status=RunStatus.ERROR,
-        workflow=group.workflow if _is_plain(group.workflow) else None,
-        error_signature=group.error_signature,
+        workflow=group.workflow if _is_plain(workflow=group.workflow) else None,
+        # One that cannot be asked for finds no run: without it a retry would take all that failed.
+        error_signature=group.error_signature if _is_plain(error_signature=group.error_signature) else "unreadable",
         completed_after=RunFilter.parse(f"since:{since}").created_after,
     )
     return str(wanted)
 
 
-def _is_plain(name: str) -> bool:
-    """Whether the grammar takes it; a name that somebody wrote past us may hold anything."""
+def _is_plain(**text: str | None) -> bool:
+    """Whether the grammar takes it; a name that was written past us may hold anything."""
     try:
-        RunFilter(workflow=name)
+        RunFilter(**text)  # type: ignore[arg-type]
     except ConfigError:
         return False
     return True

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from pgqrs.api.admin import admin
+from pgqrs.filters import RunFilter
 from pgqrs.types import RunStatus, RunSummary
+from pgqrs.web import lists
 from pgqrs.web.access import Scope
 from pgqrs.web.pages.acting import Open, waits_of
 from pgqrs.web.pages.rendering import parameter, render
@@ -20,8 +21,9 @@ async def show(asked: Asked) -> Response:
     cursor: str | None = parameter(asked, "cursor") or None
     found: list[tuple[RunSummary, Open]] = []
     looked = 0
+    wanted = RunFilter(status=RunStatus.PAUSED)
     while len(found) < SHOWN and looked < _LOOKED_AT:
-        page = await admin(asked.store).runs(status=RunStatus.PAUSED, limit=_AT_ONCE, cursor=cursor)
+        page = await lists.runs(asked.store, wanted, limit=_AT_ONCE, cursor=cursor)
         by_id = {run.run_id: run for run in page}
         found += [(by_id[wait.run_id], wait) for wait in await waits_of(asked, list(by_id))]
         looked += len(page)

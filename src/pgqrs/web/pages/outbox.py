@@ -43,7 +43,7 @@ async def _ask_replay(asked: Asked) -> Question:
 
 
 async def _replay(asked: Asked) -> None:
-    await admin(asked.store).outbox.replay()
+    await admin(asked.store).outbox.replay(on_progress=asked.progress)
 
 
 REPLAY = Deed("outbox.replay", "/outbox", "Replay the dead", _ask_replay, _replay, seconds=LONG_SECONDS)

@@ -25,14 +25,14 @@ SHOWN_MESSAGES, SHOWN_TEXT = 50, 300
 async def show_all(asked: Asked) -> Response:
     db = await asked.store.ready()
     after = parameter(asked, "after")
-    found = [each for each in await table.list_all(db) if each.name > after]
+    found = await table.page(db, limit=PAGE + 1, after=after)
     page = found[:PAGE]
     return await render(
         asked,
         "queues.html",
         here="queues",
         queues=await metrics.depths(db, page),
-        workflows={each.name for each in await workflows.list_all(db)},
+        workflows=await workflows.names_of_queues(db, [each.queue_id for each in page]),
         next_after=page[-1].name if len(found) > PAGE else None,
         is_first=not after,
     )
@@ -104,11 +104,11 @@ async def _resume(asked: Asked) -> None:
 
 
 async def _replay(asked: Asked) -> None:
-    await admin(asked.store).replay((await _queue(asked)).name)
+    await admin(asked.store).replay((await _queue(asked)).name, on_progress=asked.progress)
 
 
 async def _purge(asked: Asked) -> None:
-    await admin(asked.store).purge((await _queue(asked)).name)
+    await admin(asked.store).purge((await _queue(asked)).name, on_progress=asked.progress)
 
 
 _PAGE = "/queues/{name}"

@@ -13,9 +13,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from pgqrs.clock import UNREADABLE, is_readable
 from pgqrs.db.pulse import clock
 from pgqrs.reports import CappedCount
-from pgqrs.web.access import Access, Caller, Scope, form_token
+from pgqrs.web.access import Access, Caller, Scope
+from pgqrs.web.cross_site import form_token
+from pgqrs.web.login import is_own_path
 from pgqrs.web.problems import Problem
 from pgqrs.web.routing import Asked
 from pgqrs.words import lasting
@@ -65,6 +68,7 @@ class Frame:
         self.path = request.url.path.removeprefix(self.root) or "/"
         self.address = self.path + (f"?{request.url.query}" if request.url.query else "")
         self.done = DONE.get(request.query_params.get("done", ""))
+        self._request = request
         self._caller = caller
         self._access = access
 
@@ -82,7 +86,7 @@ class Frame:
 
     @property
     def form_token(self) -> str:
-        return "" if self._caller is None or self._access is None else form_token(self._caller, self._access)
+        return "" if self._caller is None else form_token(self._request, self._caller)
 
     def may(self, scope: str) -> bool:
         """Whether a button for this would do something."""
@@ -96,14 +100,17 @@ class Frame:
 
     def back(self, address: str, otherwise: str) -> str:
         """An address that came with a form or a link, if it is one of ours."""
-        return self.root + (address if is_ours(address) else otherwise)
+        return self.root + (address if is_own_path(address) else otherwise)
 
     def asset(self, name: str) -> str:
         return f"{self.root}/static/{name}?v={_VERSIONS[name]}"
 
 
 async def render(asked: Asked, template: str, *, here: str, status: int = 200, **given: Any) -> Response:
-    """A page of the dashboard; `here` is its place in the navigation."""
+    """A page of the dashboard, for callers that may read; `here` is its place in the navigation."""
+    if not asked.caller.may(Scope.READ):
+        # No route leads here: this holds for those that are still to be written.
+        raise Problem(403, "forbidden", "this page needs the scope 'read'", needed=Scope.READ.value)
     now = await clock(await asked.store.ready())
     frame = Frame(asked.request, asked.caller, asked.access)
     return _html(template, status, frame=frame, here=here, now=now, label=_label(asked), **given)
@@ -122,15 +129,10 @@ def see(asked: Asked, path: str, *parts: Any, **query: Any) -> Response:
 
 def seen(asked: Asked, back: str | None, *, done: str, otherwise: str) -> Response:
     """Back to the page of ours whose address the form had, or else to another one."""
-    path, _, query = (back if back is not None and is_ours(back) else otherwise).partition("?")
+    path, _, query = (back if back is not None and is_own_path(back) else otherwise).partition("?")
     kept = "&".join(each for each in query.split("&") if each and not each.startswith("done="))
     queries = "&".join(each for each in (kept, f"done={done}" if done else "") if each)
     return RedirectResponse(Frame(asked.request).root + path + (f"?{queries}" if queries else ""), 303)
-
-
-def is_ours(address: str) -> bool:
-    """Whether it is a path of ours: "//host" and "/\\host" would be somebody else's."""
-    return address.startswith("/") and not address.startswith(("//", "/\\")) and address.isprintable()
 
 
 def parameter(asked: Asked, name: str) -> str:
@@ -138,11 +140,15 @@ def parameter(asked: Asked, name: str) -> str:
     values = asked.request.query_params.getlist(name)
     if len(values) > 1:
         raise Problem(422, "bad-request", f"query: {name!r} is there twice")
+    if values and "\0" in values[0]:
+        raise Problem(422, "bad-request", f"query: {name!r} holds a NUL character")
     return values[0] if values else ""
 
 
 def _html(template: str, status: int, **context: Any) -> Response:
-    return HTMLResponse(_environment.get_template(template).render(context), status)
+    page = _environment.get_template(template).render(context)
+    # JSON may hold half of a surrogate pair, which UTF-8 has no bytes for.
+    return HTMLResponse(page.encode("utf-8", "replace"), status)
 
 
 def _label(asked: Asked) -> str:
@@ -170,6 +176,8 @@ def brief(seconds: float) -> str:
 
 
 def ago(moment: datetime, now: datetime) -> str:
+    if not is_readable(moment):
+        return UNREADABLE
     seconds = (now - moment).total_seconds()
     if abs(seconds) < 1:
         return "now"
@@ -194,7 +202,7 @@ def iso(moment: datetime) -> str:
 
 
 def utc(moment: datetime) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return UNREADABLE if not is_readable(moment) else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def pretty(text: str | None) -> str:
@@ -256,7 +264,7 @@ def _made() -> Environment:
         lstrip_blocks=True,
     )
     filters = (ago, brief, count, facts, failure, iso, lasting, lately, number, pretty, short, size, took, utc)
-    made.filters.update({each.__name__: each for each in filters})
+    made.filters.update({each.__name__: each for each in filters}, readable=is_readable)
     return made
 
 

@@ -3,35 +3,43 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
-from typing import Any
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
 from pgqrs.api.actions import RETRY_CHILDREN, actions_of
-from pgqrs.api.admin import admin
-from pgqrs.api.export import export_run
+from pgqrs.api.export import export_pieces
 from pgqrs.api.why import why
 from pgqrs.db import glimpses, history
 from pgqrs.db.glimpses import Cut, FailedAttempt, TimedStep
 from pgqrs.db.pulse import clock
 from pgqrs.db.tables import runs
+from pgqrs.db.tables.runs import StepPlace
 from pgqrs.errors import ConfigError
 from pgqrs.filters import RunFilter
 from pgqrs.inputs import given_text
+from pgqrs.web import lists
 from pgqrs.web.access import Scope
+from pgqrs.web.lists import step_cursor, step_place
 from pgqrs.web.pages import acting
 from pgqrs.web.pages.deeds import endpoints_of
 from pgqrs.web.pages.rendering import parameter, render
 from pgqrs.web.pages.timeline import drawn
 from pgqrs.web.problems import Problem
-from pgqrs.web.routing import Asked, Endpoint
+from pgqrs.web.routing import DOWNLOAD_SECONDS, Asked, Document, Endpoint
+
+if TYPE_CHECKING:
+    from pgqrs.api.store import Store
 
 # What a page shows of a value; the rest is a download.
 SHOWN_TEXT = 4_000
 SHOWN_STEPS = 200
 SHOWN_EVENTS = 100
 SHOWN_CHILDREN = 20
+SHOWN_ATTRIBUTES = 100
+# Characters of a value that are read at once.
+PIECE = 256 * 1024
 # Buttons, in this order; the others stand behind "more".
 _FIRST = ("resume", RETRY_CHILDREN, "restart", "pause", "cancel")
 
@@ -41,10 +49,13 @@ async def show(asked: Asked) -> Response:
     db = await asked.store.ready()
     row = await runs.get(db, acting.checked(run_id))
     now = await clock(db)
-    steps = await glimpses.timeline(db, run_id, limit=SHOWN_STEPS + 1, after=_after(parameter(asked, "steps_after")))
+    after = step_place(parameter(asked, "steps_after"))
+    steps = await glimpses.timeline(db, run_id, limit=SHOWN_STEPS + 1, after=after)
     failures = await glimpses.failed_attempts(db, run_id)
-    events = await history.events(db, run_id, limit=SHOWN_EVENTS + 1, after=_number(parameter(asked, "events_after")))
-    children = await admin(asked.store).runs(parent_run_id=run_id, deleted=None, limit=SHOWN_CHILDREN)
+    events_after = _number(parameter(asked, "events_after"))
+    events = await history.events(db, run_id, limit=SHOWN_EVENTS + 1, after=events_after, cut=SHOWN_TEXT)
+    children = await lists.runs(asked.store, RunFilter(parent_run_id=run_id, deleted=None), limit=SHOWN_CHILDREN)
+    attributes, other_attributes = _attributes(row.attributes)
     actions = actions_of(row)
     return await render(
         asked,
@@ -54,13 +65,14 @@ async def show(asked: Asked) -> Response:
         why=await why(run_id, asked.store),
         holder=None if row.worker_id is None else await glimpses.holder_of(db, row.worker_id),
         progress=_progress(row.progress),
-        attributes=_attributes(row.attributes),
+        attributes=attributes,
+        other_attributes=other_attributes,
         first_actions=[each for each in _FIRST if each in actions],
         more_actions=[each for each in actions if each not in _FIRST],
         deeds=acting.BY_VERB,
         waits=[each for each in await acting.waits_of(asked, [run_id]) if row.deleted_at is None],
         timeline=drawn(row, steps[:SHOWN_STEPS], failures, now),
-        more_steps=_step_cursor(steps[SHOWN_STEPS - 1]) if len(steps) > SHOWN_STEPS else None,
+        more_steps=_behind(steps[SHOWN_STEPS - 1]) if len(steps) > SHOWN_STEPS else None,
         chosen=await _chosen(asked, run_id, failures),
         events=events[:SHOWN_EVENTS],
         more_events=events[SHOWN_EVENTS - 1].event_id if len(events) > SHOWN_EVENTS else None,
@@ -86,21 +98,33 @@ async def download(asked: Asked) -> Response:
     """A value in full, as a file: never as something that a browser would show."""
     run_id = acting.checked(asked.path("run_id"))
     what, step_id = parameter(asked, "what"), parameter(asked, "step")
-    db = await asked.store.ready()
     if what == "run":
-        content = json.dumps(await export_run(asked.store, run_id), indent=2, ensure_ascii=False)
+        pieces = export_pieces(asked.store, run_id)
     elif what not in ("input", "output", "error") or "\0" in step_id:
         raise Problem(404, "not-found", "there is no such value", hint="what=input, output, error or run")
     elif step_id:
-        step = next((each for each in await runs.steps(db, run_id) if each.step_id == step_id), None)
-        content = "" if step is None else getattr(step, what) or ""
+        pieces = _step_pieces(asked.store, run_id, step_id, what)
     else:
-        content = getattr(await runs.get(db, run_id), what) or ""
-        content = given_text(content) if what == "input" else content
+        pieces = _run_pieces(asked.store, run_id, what)
     # Step ids hold anything: the name of the file is ours.
     name = f"run-{run_id}{'-step' if step_id else ''}-{what}.json"
-    headers = {"content-disposition": f'attachment; filename="{name}"'}
-    return Response(content.encode("utf-8", "replace"), 200, headers, "application/octet-stream")
+    # What is not there is said before the answer begins.
+    await runs.workflow_of(await asked.store.ready(), run_id)
+    return Document(asked, pieces, "application/octet-stream", content_disposition=f'attachment; filename="{name}"')
+
+
+async def _run_pieces(store: Store, run_id: int, what: str) -> AsyncIterator[bytes]:
+    """A run's own value; it is read at once, as what it was given is stored in another form than it is shown in."""
+    text = getattr(await runs.get(await store.ready(), run_id), what) or ""
+    yield (given_text(text) if what == "input" else text).encode("utf-8", "replace")
+
+
+async def _step_pieces(store: Store, run_id: int, step_id: str, what: str) -> AsyncIterator[bytes]:
+    """A step's value; nothing for a step that is not there."""
+    db, start = await store.ready(), 1
+    while piece := await glimpses.step_value(db, run_id, step_id, what, start=start, most=PIECE):
+        yield piece.encode("utf-8", "replace")
+        start += PIECE
 
 
 def _cut(text: str | None) -> Cut:
@@ -123,21 +147,23 @@ def _progress(text: str | None) -> dict[str, Any] | None:
     }
 
 
-def _attributes(text: str | None) -> list[tuple[str, str, str | None]]:
-    """Name, value, and the filter that finds runs which have it; None for what cannot be searched."""
+def _attributes(text: str | None) -> tuple[list[tuple[str, str, str | None]], int]:
+    """Name, value, and the filter that finds runs which have it (None for what cannot be searched), of the first; and
+    how many more there are."""
     try:
         told = json.loads(text or "{}")
-    except ValueError:
-        return []
+    except (ValueError, RecursionError):
+        return [], 0
+    pairs = list(told.items()) if isinstance(told, dict) else []
     found = []
-    for name, value in told.items() if isinstance(told, dict) else ():
+    for name, value in pairs[:SHOWN_ATTRIBUTES]:
         shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         try:
             query: str | None = str(RunFilter(attributes={name: value}))
         except ConfigError:
             query = None
         found.append((name, shown, query))
-    return found
+    return found, max(0, len(pairs) - SHOWN_ATTRIBUTES)
 
 
 def _number(text: str) -> int:
@@ -148,26 +174,21 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _step_cursor(step: TimedStep) -> str:
-    return json.dumps([(step.started_at or glimpses.EVER).isoformat(), step.ordinal, step.step_id])
-
-
-def _after(text: str) -> tuple[datetime, int, str] | None:
-    if not text:
-        return None
-    try:
-        moment, ordinal, step_id = json.loads(text)
-        time = datetime.fromisoformat(moment)
-        if time.tzinfo is None or not isinstance(ordinal, int) or not isinstance(step_id, str) or "\0" in step_id:
-            raise ValueError(text)
-    except (ValueError, TypeError, RecursionError):
-        raise Problem(422, "bad-request", "that is no place among the steps") from None
-    return time, ordinal, step_id
+def _behind(step: TimedStep) -> str:
+    return step_cursor(StepPlace(step.started_at or glimpses.EVER, step.ordinal, step.step_id))
 
 
 ENDPOINTS = (
     Endpoint("GET", "/runs/{run_id:int}", show, Scope.READ, "A run", page=True),
-    Endpoint("GET", "/runs/{run_id:int}/download", download, Scope.READ, "A value of a run in full", page=True),
+    Endpoint(
+        "GET",
+        "/runs/{run_id:int}/download",
+        download,
+        Scope.READ,
+        "A value of a run in full",
+        page=True,
+        answer_seconds=DOWNLOAD_SECONDS,
+    ),
     *endpoints_of(acting.DEEDS, here="runs"),
     Endpoint(
         "POST", "/runs/{run_id:int}/answer", acting.answer, Scope.OPERATE, "Answer what a run waits for", page=True

@@ -17,6 +17,7 @@ from pgqrs.errors import ConfigError, InvalidTransition, NotFound
 from pgqrs.filters import RunFilter
 from pgqrs.reports import BulkReason, BulkResult, CappedCount
 from pgqrs.types import RunStatus, RunSummary
+from pgqrs.web import lists
 from pgqrs.web.access import Scope
 from pgqrs.web.pages.deeds import LONG_SECONDS, text, texts
 from pgqrs.web.pages.rendering import brief, parameter, render, see
@@ -46,7 +47,7 @@ async def show(asked: Asked) -> Response:
     wanted, error = RunFilter(), None
     try:
         wanted = RunFilter.parse(query)
-        found = await admin(asked.store).runs(wanted, limit=PAGE, cursor=parameter(asked, "cursor") or None)
+        found = await lists.runs(asked.store, wanted, limit=PAGE, cursor=parameter(asked, "cursor") or None)
     except (ConfigError, NotFound) as problem:
         error = str(problem)
     return await render(
@@ -175,7 +176,12 @@ async def _bulk(asked: Asked, verb: str, query: str, *, dry_run: bool, reason: s
     does = {"restart": "restart_runs", "cancel": "cancel_runs", "delete": "delete_runs"}[verb]
     more = {} if verb == "restart" else {"reason": reason}
     found: BulkResult = await getattr(admin(asked.store), does)(
-        RunFilter.parse(query), dry_run=dry_run, everything=True, actor=asked.actor, **more
+        RunFilter.parse(query),
+        dry_run=dry_run,
+        everything=True,
+        actor=asked.actor,
+        on_progress=asked.progress,
+        **more,
     )
     return found
 
@@ -189,6 +195,7 @@ async def _each(asked: Asked, verb: str, ids: Sequence[int], *, reason: str | No
             await act(asked.store, run_id, verb, actor=asked.actor, **more)
         except (InvalidTransition, NotFound) as error:
             refused.append(BulkReason(run_id, "skipped", str(error)))
+        asked.progress(1)
     return BulkResult(
         verb,
         dry_run=False,

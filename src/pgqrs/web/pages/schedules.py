@@ -7,18 +7,22 @@ from collections.abc import Awaitable, Callable
 from starlette.responses import Response
 
 from pgqrs.api.schedules import schedules
+from pgqrs.db.tables import schedules as table
+from pgqrs.errors import ConfigError
 from pgqrs.types import Schedule
 from pgqrs.web.access import Scope
+from pgqrs.web.lists import GLIMPSE
 from pgqrs.web.pages.deeds import Deed, Question, endpoints_of
 from pgqrs.web.pages.rendering import render
 from pgqrs.web.routing import Asked, Endpoint
 from pgqrs.words import lasting
 
 SHOWN_SLOTS = 30
+SHOWN = 1_000
 
 
 async def show_all(asked: Asked) -> Response:
-    found = await schedules(asked.store).list()
+    found = await table.list_all(await asked.store.ready(), limit=SHOWN, cut=GLIMPSE)
     return await render(
         asked, "schedules.html", here="schedules", schedules=[(each, cadence(each)) for each in found], deeds=_DEEDS
     )
@@ -28,13 +32,20 @@ async def show(asked: Asked) -> Response:
     found = schedules(asked.store)
     name = asked.path("name")
     schedule = await found.get(name)
+    unreadable = None
+    try:
+        upcoming = await found.next(name, 5)
+    except ConfigError as error:
+        # The row was changed by hand, or this machine lacks its time zone: the rest of the page is there.
+        upcoming, unreadable = [], str(error)
     return await render(
         asked,
         "schedule.html",
         here="schedules",
         schedule=schedule,
         cadence=cadence(schedule),
-        upcoming=await found.next(name, 5),
+        upcoming=upcoming,
+        unreadable=unreadable,
         slots=await found.slots(name, SHOWN_SLOTS),
         deeds=_DEEDS,
     )

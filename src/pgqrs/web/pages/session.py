@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from pgqrs.web.access import SESSION, SESSION_SECONDS, session_for
+from pgqrs.web.audit import tell_session
+from pgqrs.web.login import begin_session, end_session
 from pgqrs.web.pages.deeds import text
 from pgqrs.web.pages.rendering import Frame, parameter, render_bare, see, seen
 from pgqrs.web.problems import Problem
@@ -16,44 +17,29 @@ async def show(asked: Asked) -> Response:
 
 
 async def log_in(asked: Asked) -> Response:
-    tokens, given = asked.access.tokens, text(asked, "token")
-    if tokens is None:
-        return see(asked, "/")
-    client = asked.request.client
-    found = None if given is None else tokens.check(given, where="?" if client is None else client.host)
-    if found is None:
-        return _form(asked, text(asked, "back") or "", wrong=True)
+    given = text(asked, "token")
     response = seen(asked, text(asked, "back"), done="", otherwise="/")
-    response.set_cookie(
-        SESSION,
-        session_for(found),
-        max_age=SESSION_SECONDS,
-        path=_path(asked),
-        secure=asked.request.url.scheme == "https",
-        httponly=True,
-        samesite="strict",
-    )
+    if given is None or not await begin_session(asked.request, asked.access, given, response):
+        return _form(asked, text(asked, "back") or "", wrong=True)
     return response
 
 
 async def log_out(asked: Asked) -> Response:
     response = see(asked, "/login", done="session.end")
-    response.delete_cookie(SESSION, path=_path(asked), httponly=True, samesite="strict")
+    await end_session(asked.request, asked.access, response)
+    if asked.caller.scopes:
+        tell_session(asked.request, asked.caller, begins=False)
     return response
 
 
 def _form(asked: Asked, back: str, *, wrong: bool = False) -> Response:
-    if asked.access.tokens is None and not asked.access.is_open:
+    if asked.access.tokens is None:
         raise Problem(403, "unauthorized", "this application knows you by its own log-in", hint="log in there")
     frame = Frame(asked.request, asked.caller, asked.access)
     return render_bare(
         asked.request, "login.html", status=401 if wrong else 200, frame=frame, back=back, wrong=wrong,
-        is_open=asked.access.is_open,
+        is_local=asked.access.local,
     )  # fmt: skip
-
-
-def _path(asked: Asked) -> str:
-    return Frame(asked.request).root or "/"
 
 
 ENDPOINTS = (

@@ -10,7 +10,8 @@ from starlette.responses import Response
 
 from pgqrs.api.admin import admin
 from pgqrs.api.retention import retention
-from pgqrs.config import Config, masked
+from pgqrs.config import Config
+from pgqrs.dsn import masked
 from pgqrs.web.access import Scope
 from pgqrs.web.pages.rendering import parameter, render
 from pgqrs.web.routing import Asked, Endpoint

@@ -12,6 +12,7 @@ from pgqrs.api.metrics import LIVE_LEASES
 from pgqrs.db.glimpses import workers_shown
 from pgqrs.types import WorkerInfo, WorkerStatus
 from pgqrs.web.access import Scope
+from pgqrs.web.lists import cut_for
 from pgqrs.web.pages.deeds import Deed, Question, endpoints_of
 from pgqrs.web.pages.rendering import render
 from pgqrs.web.problems import Problem
@@ -34,7 +35,7 @@ class Listed:
 
 
 async def show(asked: Asked) -> Response:
-    found = await workers_shown(await asked.store.ready(), limit=SHOWN)
+    found = await workers_shown(await asked.store.ready(), limit=SHOWN, cut=cut_for(SHOWN, texts=1))
     live_within = LIVE_LEASES * asked.store.config.lease_seconds
     return await render(
         asked,

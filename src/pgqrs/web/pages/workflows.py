@@ -12,7 +12,6 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from pgqrs.api import catalogue
-from pgqrs.api.admin import admin
 from pgqrs.api.metrics import workflow_metrics
 from pgqrs.api.workflow import workflow as workflow_of
 from pgqrs.db import glimpses
@@ -23,11 +22,13 @@ from pgqrs.db.tables import workflows as table
 from pgqrs.errors import ConfigError, InvalidArguments, SerializationError
 from pgqrs.filters import RunFilter
 from pgqrs.types import RunSummary, StepStatus
+from pgqrs.web import lists
 from pgqrs.web.access import Scope
-from pgqrs.web.pages.deeds import Deed, Question, Unclear, endpoints_of, text
+from pgqrs.web.pages.deeds import Deed, Question, Unclear, check_may_see, endpoints_of, text
 from pgqrs.web.pages.rendering import parameter, render, see
 from pgqrs.web.pages.starting import fields_of, input_of
 from pgqrs.web.routing import Asked, Endpoint
+from pgqrs.web.triggering import triggered
 
 PAGE = 100
 # Percentiles are of so many of the newest runs; the grid shows the newest of those.
@@ -86,7 +87,7 @@ async def show_all(asked: Asked) -> Response:
 async def show(asked: Asked, *, error: str | None = None, given: dict[str, Any] | None = None) -> Response:
     name = asked.path("name")
     found = await table.get(await asked.store.ready(), name)
-    newest = await admin(asked.store).runs(RunFilter(workflow=found.name), limit=_SAMPLED)
+    newest = await lists.runs(asked.store, RunFilter(workflow=found.name), limit=_SAMPLED)
     cells = await glimpses.cells(await asked.store.ready(), [run.run_id for run in newest])
     # The newest first, as in every list: what does not fit on a small screen is the oldest.
     columns: list[RunSummary] = newest[:_COLUMNS]
@@ -161,12 +162,10 @@ async def trigger(asked: Asked) -> Response:
     try:
         params = input_of(asked, fields_of(await table.input_schema(await asked.store.ready(), name)))
         delay = _seconds(text(asked, "delay"))
-    except Unclear as unclear:
-        return await show(asked, error=str(unclear), given=asked.body)
-    new = workflow_of(name).trigger(params, idempotency_key=text(asked, "key"), delay=delay)
-    try:
-        [made] = await new.triggered(asked.store, actor=asked.actor)
-    except (InvalidArguments, SerializationError) as error:
+        key = text(asked, "key")
+        made = await triggered(asked, workflow_of(name).trigger(params, idempotency_key=key, delay=delay), key=key)
+    except (Unclear, InvalidArguments, SerializationError) as error:
+        check_may_see(asked)
         return await show(asked, error=str(error), given=asked.body)
     return see(asked, "/runs/{}", made.run_id, done="run.trigger")
 
@@ -213,6 +212,6 @@ _DEEDS = {
 ENDPOINTS = (
     Endpoint("GET", "/workflows", show_all, Scope.READ, "Workflows", page=True),
     Endpoint("GET", "/workflows/{name}", show, Scope.READ, "A workflow", page=True),
-    Endpoint("POST", "/workflows/{name}/trigger", trigger, Scope.TRIGGER, "Start a run", page=True, limited=True),
+    Endpoint("POST", "/workflows/{name}/trigger", trigger, Scope.TRIGGER, "Start a run", page=True),
     *endpoints_of(list(_DEEDS.values()), here="workflows"),
 )

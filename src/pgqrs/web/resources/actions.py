@@ -15,7 +15,7 @@ from pgqrs.errors import ConfigError, InvalidTransition
 from pgqrs.reports import BulkResult
 from pgqrs.web.access import Scope
 from pgqrs.web.resources.runs import RUN, forbidden
-from pgqrs.web.resources.shapes import API, RunId, Shape
+from pgqrs.web.resources.shapes import API, RunId, Shape, Words
 from pgqrs.web.routing import Asked, Endpoint, Handler
 
 # Each run is a transaction of its own: what was done when the time is up is done, and a second call goes on.
@@ -25,7 +25,7 @@ BULK_SECONDS = 300.0
 class Reason(Shape):
     """Why; it is kept in the run's history."""
 
-    reason: str | None = None
+    reason: Words | None = None
 
 
 class Nothing(Shape):
@@ -52,11 +52,11 @@ class Signal(Shape):
 
 
 class Reply(Shape):
-    """To a run that waits for a person: yes or no, which reaches it as `{"approved", "by", "comment"}`; or `data`,
-    any JSON, which reaches it as it is."""
+    """To a run that waits for a person: yes or no, which reaches it as `{"approved", "comment"}`; or `data`, any
+    JSON, which reaches it as it is. Who answered stands beside it, as the token's name: `Answer.actor`."""
 
     approved: bool | None = None
-    comment: str | None = None
+    comment: Words | None = None
     data: Any = msgspec.UNSET
 
 
@@ -66,7 +66,7 @@ class Bulk(Shape):
     verb: Literal["cancel", "restart", "delete"]
     filter: str = ""
     dry_run: bool = True
-    reason: str | None = None
+    reason: Words | None = None
     # An empty filter is refused unless this says that it is meant.
     everything: bool = False
 
@@ -74,7 +74,12 @@ class Bulk(Shape):
 async def bulk(asked: Asked) -> BulkResult:
     given: Bulk = asked.body
     verbs = admin(asked.store)
-    common: dict[str, Any] = {"dry_run": given.dry_run, "everything": given.everything, "actor": asked.actor}
+    common: dict[str, Any] = {
+        "dry_run": given.dry_run,
+        "everything": given.everything,
+        "actor": asked.actor,
+        "on_progress": asked.progress,
+    }
     match given.verb:
         case "cancel":
             return await verbs.cancel_runs(given.filter, reason=given.reason, **common)
@@ -90,7 +95,7 @@ async def answer(asked: Asked) -> RunRow:
     if (given.approved is None) is (told is msgspec.UNSET):
         raise ConfigError("say either approved, true or false, or data")
     if given.approved is not None:
-        told = {"approved": given.approved, "by": asked.actor, "comment": given.comment}
+        told = {"approved": given.approved, "comment": given.comment}
     run_id = asked.number("run_id")
     try:
         await answer_wait(asked.store, run_id, told, actor=asked.actor)
@@ -130,7 +135,7 @@ def _reset(asked: Asked) -> dict[str, Any]:
 
 
 async def signal(asked: Asked) -> Any:
-    """Answers with the id alone: whoever may only trigger must not read."""
+    """Answers with the id alone: a caller who may only send signals must not read."""
     run_id = asked.number("run_id")
     name, payload = asked.path("name"), asked.body.payload
     try:
@@ -163,11 +168,10 @@ ENDPOINTS = (
         "POST",
         f"{RUN}/signals/{{name}}",
         signal,
-        Scope.TRIGGER,
+        Scope.SIGNAL,
         "Send it a signal, which `ctx.wait_for(name)` gets",
         takes=Signal,
         gives=RunId,
-        limited=True,
     ),
     Endpoint(
         "POST",

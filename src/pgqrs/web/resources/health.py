@@ -1,4 +1,8 @@
-"""For whoever watches the process: does it live, can it serve, which version is it."""
+"""For probes and load balancers: does it live, can it serve; and for callers who are known, which version is it.
+
+Probes have no token, so `/healthz` and `/readyz` are open, and say yes or no. Why it is not ready is in the log. The
+version would tell a stranger which known flaws to try: it needs the scope `read`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,8 @@ from typing import Any
 
 from pgqrs.db import migrations
 from pgqrs.errors import PgqrsError
-from pgqrs.web.problems import Problem, problem_of
+from pgqrs.web.access import Scope
+from pgqrs.web.problems import Problem, logged
 from pgqrs.web.routing import Asked, Endpoint
 
 
@@ -20,8 +25,9 @@ async def ready(asked: Asked) -> dict[str, str]:
     try:
         await migrations.check(asked.store.database)
     except PgqrsError as error:
-        problem = problem_of(error)
-        raise Problem(503, problem.code, "the database cannot be used", hint=problem.hint) from None
+        error_id = logged("not ready", error)
+        hint = "the server's log has the reason under error_id"
+        raise Problem(503, "not-ready", "the database cannot be used", hint=hint, error_id=error_id) from None
     return {"status": "ok"}
 
 
@@ -34,5 +40,5 @@ async def version(asked: Asked) -> dict[str, Any]:
 ENDPOINTS = (
     Endpoint("GET", "/healthz", alive, None, "Whether the process lives"),
     Endpoint("GET", "/readyz", ready, None, "Whether the database can be used"),
-    Endpoint("GET", "/version", version, None, "The versions of the program and of its tables"),
+    Endpoint("GET", "/version", version, Scope.READ, "The versions of the program and of its tables"),
 )

@@ -6,11 +6,14 @@ from datetime import datetime
 from typing import Any
 
 from pgqrs.api.admin import admin
+from pgqrs.api.peek import peek as looked_into
+from pgqrs.db import metrics
+from pgqrs.db.tables import queues as table
 from pgqrs.reports import QueueDepth, QueueMetrics
 from pgqrs.types import DeadLetter, QueuedMessage
+from pgqrs.web import lists
 from pgqrs.web.access import Scope
-from pgqrs.web.lists import dead_letters
-from pgqrs.web.resources.shapes import API, Counted, Id, Limit, Name, Shape
+from pgqrs.web.resources.shapes import API, Counted, Ids, Limit, ListAsked, Name, Shape
 from pgqrs.web.routing import Answer, Asked, Endpoint, Items, items
 
 # Batch after batch: what was deleted when the time is up is deleted, and a second call goes on.
@@ -50,7 +53,7 @@ class Purged(Shape):
 class Replay(Shape):
     """Those messages; all that are dead when none is named."""
 
-    ids: list[Id] | None = None
+    ids: Ids | None = None
 
 
 class PageAsked(Shape):
@@ -65,7 +68,11 @@ class Deletion(Shape):
 
 
 async def find(asked: Asked) -> Any:
-    return items((await admin(asked.store).stats()).queues)
+    query: ListAsked = asked.query
+    db = await asked.store.ready()
+    found = await table.page(db, limit=query.limit + 1, after=lists.name_after(query.cursor))
+    more = lists.next_by_name(found, query.limit, "name")
+    return items(await metrics.depths(db, found[: query.limit]), next_cursor=more)
 
 
 async def get(asked: Asked) -> QueueMetrics:
@@ -91,10 +98,10 @@ async def resume(asked: Asked) -> QueueMetrics:
 async def purge(asked: Asked) -> Any:
     given: Purge = asked.body
     if given.dry_run:
-        metrics = await get(asked)
-        held = metrics.ready + metrics.scheduled + metrics.leased + metrics.dead
-        return {"count": metrics.archived if given.archived else held, "dry_run": True}
-    count = await admin(asked.store).purge(asked.path("queue"), archived=given.archived)
+        now = await get(asked)
+        held = now.ready + now.scheduled + now.leased + now.dead
+        return {"count": now.archived if given.archived else held, "dry_run": True}
+    count = await admin(asked.store).purge(asked.path("queue"), archived=given.archived, on_progress=asked.progress)
     return {"count": count, "dry_run": False}
 
 
@@ -113,18 +120,23 @@ async def send(asked: Asked) -> Any:
 
 async def peek(asked: Asked) -> Any:
     query: PageAsked = asked.query
-    page = await admin(asked.store).peek(asked.path("queue"), limit=query.limit, cursor=query.cursor)
-    return items(page, next_cursor=page.next_cursor)
+    cut = lists.cut_for(query.limit, texts=1)
+    page = await looked_into(asked.store, asked.path("queue"), limit=query.limit, cursor=query.cursor, cut=cut + 1)
+    return items(page, cut=cut, next_cursor=page.next_cursor)
 
 
 async def dead(asked: Asked) -> Any:
     query: PageAsked = asked.query
-    found = await dead_letters(asked.store, asked.path("queue"), limit=query.limit, cursor=query.cursor)
-    return items(found.page, next_cursor=found.next_cursor)
+    cut = lists.cut_for(query.limit, texts=1)
+    found = await lists.dead_letters(
+        asked.store, asked.path("queue"), limit=query.limit, cursor=query.cursor, cut=cut + 1
+    )
+    return items(found.page, cut=cut, next_cursor=found.next_cursor)
 
 
 async def replay(asked: Asked) -> Any:
-    return {"count": await admin(asked.store).replay(asked.path("queue"), asked.body.ids)}
+    ids, queue = asked.body.ids, asked.path("queue")
+    return {"count": await admin(asked.store).replay(queue, ids, on_progress=asked.progress)}
 
 
 async def delete(asked: Asked) -> Any:
@@ -134,7 +146,15 @@ async def delete(asked: Asked) -> Any:
 QUEUE = f"{API}/queues/{{queue}}"
 
 ENDPOINTS = (
-    Endpoint("GET", f"{API}/queues", find, Scope.READ, "Every queue, with what it holds", gives=Items(QueueDepth)),
+    Endpoint(
+        "GET",
+        f"{API}/queues",
+        find,
+        Scope.READ,
+        "Queues by name, with what each holds",
+        query=ListAsked,
+        gives=Items(QueueDepth, paged=True),
+    ),
     Endpoint(
         "POST",
         f"{API}/queues",
@@ -178,7 +198,6 @@ ENDPOINTS = (
         takes=NewMessage,
         gives=MessageId,
         status=201,
-        limited=True,
     ),
     Endpoint(
         "GET",

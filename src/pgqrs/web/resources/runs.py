@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
+from starlette.requests import ClientDisconnect
 
 from pgqrs.api.actions import actions_of
 from pgqrs.api.admin import admin
-from pgqrs.api.bodies import body
-from pgqrs.api.export import export_run
+from pgqrs.api.export import export_pieces
 from pgqrs.api.metrics import LIVE_LEASES
+from pgqrs.api.stored import stored
 from pgqrs.api.why import why
 from pgqrs.api.workflow import workflow
+from pgqrs.db import history
 from pgqrs.db.tables import runs, workflows
 from pgqrs.db.tables.runs import RunRow, StepRow
 from pgqrs.errors import ConfigError, ExecutionFailed, RunCancelled, RunDeleted, WaitTimeout
 from pgqrs.filters import RunFilter, filter_of
 from pgqrs.reports import Why
 from pgqrs.types import ENDED, Event, RunStatus, RunSummary
+from pgqrs.web import lists
 from pgqrs.web.access import Scope
 from pgqrs.web.problems import Problem, problem_of
+from pgqrs.web.reading import JSON
 from pgqrs.web.resources.shapes import API, Id, Limit, Name, Shape
-from pgqrs.web.routing import Answer, Asked, Endpoint, Items, items
+from pgqrs.web.routing import DOWNLOAD_SECONDS, Answer, Asked, Document, Endpoint, Items, items
+from pgqrs.web.triggering import triggered
 
 # A client that waits longer asks again: proxies close connections on which nothing comes for a minute.
 MOST_WAIT_SECONDS = 60
+# Error, reason, what it waits for, attributes and progress.
+_TEXTS_OF_SUMMARY = 5
 
 
 class NewRun(Shape):
@@ -95,6 +103,11 @@ class RunsAsked(Shape):
 _WORDS = tuple(name for name in RunsAsked.__struct_fields__ if name not in ("q", "attr", "limit", "cursor", "count"))
 
 
+class StepsAsked(Shape):
+    limit: Limit = 100
+    cursor: str | None = None
+
+
 class EventsAsked(Shape):
     after: Id = 0
     limit: Limit = 100
@@ -125,7 +138,7 @@ async def trigger(asked: Asked) -> Answer:
         max_attempts=given.max_attempts,
         attributes=given.attributes,
     )
-    [made] = await about.triggered(asked.store, actor=asked.actor)
+    made = await triggered(asked, about, key=key)
     row = await runs.get(await asked.store.ready(), made.run_id)
     told = TriggeredRun(
         row.run_id, row.workflow, row.idempotency_key, row.created_at, await _warnings(asked, named.name)
@@ -153,9 +166,16 @@ async def _warnings(asked: Asked, name: str) -> list[str]:
 async def find(asked: Asked) -> Any:
     query: RunsAsked = asked.query
     wanted = query.filter()
-    page = await admin(asked.store).runs(wanted, limit=query.limit, cursor=query.cursor)
-    counted = {"count": await admin(asked.store).count_runs(wanted)} if query.count else {}
-    return items(page, next_cursor=page.next_cursor, **counted)
+    found = await _page(asked, wanted)
+    if query.count:
+        found["count"] = await admin(asked.store).count_runs(wanted)
+    return found
+
+
+async def _page(asked: Asked, wanted: RunFilter) -> dict[str, Any]:
+    cut = lists.cut_for(asked.query.limit, texts=_TEXTS_OF_SUMMARY)
+    page = await lists.runs(asked.store, wanted, limit=asked.query.limit, cursor=asked.query.cursor, cut=cut + 1)
+    return items(page, cut=cut, next_cursor=page.next_cursor)
 
 
 async def get(asked: Asked) -> RunRow:
@@ -163,26 +183,35 @@ async def get(asked: Asked) -> RunRow:
 
 
 async def steps(asked: Asked) -> Any:
-    row = await get(asked)
-    return items(await runs.steps(await asked.store.ready(), row.run_id))
+    query: StepsAsked = asked.query
+    db, run_id = await asked.store.ready(), asked.number("run_id")
+    after, cut = lists.step_place(query.cursor), lists.cut_for(query.limit, texts=3)
+    found = await runs.steps_page(db, run_id, limit=query.limit + 1, after=after, cut=cut + 1)
+    if not found:
+        await runs.workflow_of(db, run_id)
+    page = found[: query.limit]
+    more = lists.step_cursor(runs.place_of(page[-1])) if len(found) > query.limit else None
+    return items(page, cut=cut, next_cursor=more)
 
 
 async def events(asked: Asked) -> Any:
     query: EventsAsked = asked.query
-    return items(await admin(asked.store).events(asked.number("run_id"), limit=query.limit, after=query.after))
+    db, run_id, cut = await asked.store.ready(), asked.number("run_id"), lists.cut_for(query.limit, texts=1)
+    found = await history.events(db, run_id, limit=query.limit, after=query.after, cut=cut + 1)
+    if not found:
+        await runs.workflow_of(db, run_id)
+    return items(found, cut=cut)
 
 
 async def result(asked: Asked) -> Any:
     """The output; 202 while it goes on, 409 when it ended otherwise, 410 when it was deleted."""
     row = await get(asked)
     if row.status not in ENDED and asked.query.wait:
-        with suppress(WaitTimeout):
-            await asked.store.results.wait(row.run_id, asked.query.wait)
+        await _wait_for_end(asked, row.run_id)
         row = await get(asked)
-    told = body(row)
     if row.status is RunStatus.SUCCESS:
         # As it is stored: whether this process could read it does not matter.
-        return told["output"]
+        return stored(row.output, raw=True)
     if row.status is RunStatus.ERROR:
         raise await forbidden(asked, row.run_id, ExecutionFailed(row.run_id, row.last_error))
     if row.status is RunStatus.CANCELLED:
@@ -192,19 +221,44 @@ async def result(asked: Asked) -> Any:
     return Answer(Unfinished(row.run_id, row.status, row.waiting_for), 202, {"retry-after": "1"})
 
 
+async def _wait_for_end(asked: Asked, run_id: int) -> None:
+    """Until the run has ended, the time is up, or the client is gone: then its place is free for its next request."""
+
+    async def wait() -> None:
+        with suppress(WaitTimeout):
+            await asked.store.results.wait(run_id, asked.query.wait)
+
+    async def leave() -> None:
+        while (await asked.request.receive())["type"] != "http.disconnect":
+            pass
+
+    waiting, leaving = asyncio.ensure_future(wait()), asyncio.ensure_future(leave())
+    try:
+        await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done():
+            raise ClientDisconnect
+        await waiting
+    finally:
+        for each in (waiting, leaving):
+            each.cancel()
+        await asyncio.gather(waiting, leaving, return_exceptions=True)
+
+
 async def explain(asked: Asked) -> Why:
     return await why(asked.number("run_id"), asked.store)
 
 
 async def export(asked: Asked) -> Any:
-    return await export_run(asked.store, asked.number("run_id"))
+    run_id = asked.number("run_id")
+    # What is not there is said before the answer begins.
+    await runs.workflow_of(await asked.store.ready(), run_id)
+    return Document(asked, export_pieces(asked.store, run_id), JSON)
 
 
 async def children(asked: Asked) -> Any:
-    row = await get(asked)
-    wanted = RunFilter(parent_run_id=row.run_id, deleted=None)
-    page = await admin(asked.store).runs(wanted, limit=asked.query.limit, cursor=asked.query.cursor)
-    return items(page, next_cursor=page.next_cursor)
+    run_id = asked.number("run_id")
+    await runs.workflow_of(await asked.store.ready(), run_id)
+    return await _page(asked, RunFilter(parent_run_id=run_id, deleted=None))
 
 
 async def forbidden(asked: Asked, run_id: int, error: Exception) -> Problem:
@@ -230,7 +284,6 @@ ENDPOINTS = (
         takes=NewRun,
         gives=TriggeredRun,
         status=201,
-        limited=True,
         headers=(("Idempotency-Key", "As `idempotency_key` in the body"),),
     ),
     Endpoint(
@@ -243,7 +296,15 @@ ENDPOINTS = (
         gives=Items(RunSummary, paged=True),
     ),
     Endpoint("GET", RUN, get, Scope.READ, "All about a run", gives=RunRow),
-    Endpoint("GET", f"{RUN}/steps", steps, Scope.READ, "What is on record of its steps", gives=Items(StepRow)),
+    Endpoint(
+        "GET",
+        f"{RUN}/steps",
+        steps,
+        Scope.READ,
+        "What is recorded of its steps, in the order in which they were recorded",
+        query=StepsAsked,
+        gives=Items(StepRow, paged=True),
+    ),
     Endpoint(
         "GET",
         f"{RUN}/events",
@@ -266,7 +327,13 @@ ENDPOINTS = (
     ),
     Endpoint("GET", f"{RUN}/why", explain, Scope.READ, "Why it does not move, and what to do", gives=Why),
     Endpoint(
-        "GET", f"{RUN}/export", export, Scope.READ, "A run as a document, for people and for replay", gives=dict
+        "GET",
+        f"{RUN}/export",
+        export,
+        Scope.READ,
+        "A run as a document, for people and for replay",
+        gives=dict,
+        answer_seconds=DOWNLOAD_SECONDS,
     ),
     Endpoint(
         "GET",

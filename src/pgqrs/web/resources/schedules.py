@@ -8,10 +8,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from pgqrs.api.schedules import schedules
+from pgqrs.db.tables import schedules as table
 from pgqrs.errors import ScheduleNotFound
 from pgqrs.types import Schedule, ScheduleSlot
+from pgqrs.web import lists
 from pgqrs.web.access import Scope
-from pgqrs.web.resources.shapes import API, Limit, Name, RunId, Shape
+from pgqrs.web.resources.shapes import API, Limit, ListAsked, Name, RunId, Shape
 from pgqrs.web.routing import Answer, Asked, Endpoint, Items, items
 
 
@@ -53,7 +55,11 @@ class Slot(Shape):
 
 
 async def find(asked: Asked) -> Any:
-    return items(await schedules(asked.store).list())
+    query: ListAsked = asked.query
+    cut = lists.cut_for(query.limit, texts=3)
+    db = await asked.store.ready()
+    found = await table.list_all(db, limit=query.limit + 1, after=lists.name_after(query.cursor), cut=cut + 1)
+    return items(found[: query.limit], cut=cut, next_cursor=lists.next_by_name(found, query.limit, "name"))
 
 
 async def get(asked: Asked) -> Schedule:
@@ -120,7 +126,15 @@ async def delete(asked: Asked) -> Schedule:
 SCHEDULE = f"{API}/schedules/{{schedule}}"
 
 ENDPOINTS = (
-    Endpoint("GET", f"{API}/schedules", find, Scope.READ, "Every schedule, by name", gives=Items(Schedule)),
+    Endpoint(
+        "GET",
+        f"{API}/schedules",
+        find,
+        Scope.READ,
+        "Every schedule, by name",
+        query=ListAsked,
+        gives=Items(Schedule, paged=True),
+    ),
     Endpoint(
         "POST",
         f"{API}/schedules",
@@ -160,7 +174,6 @@ ENDPOINTS = (
         "A run now, beside its slots",
         gives=RunId,
         status=201,
-        limited=True,
     ),
     Endpoint(
         "GET", f"{SCHEDULE}/next", next_slots, Scope.READ, "When it is due next", query=NextAsked, gives=Items(Slot)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +17,7 @@ from pgqrs.types import OutboxEvent
 from pgqrs.web import lists
 from pgqrs.web.access import Scope
 from pgqrs.web.problems import Problem
-from pgqrs.web.resources.shapes import API, Counted, Id, Limit, Shape
+from pgqrs.web.resources.shapes import API, MOST_PER_PAGE, Counted, Ids, Limit, Shape
 from pgqrs.web.routing import Asked, Endpoint, Items, items
 
 # Batch after batch; a second call goes on.
@@ -30,7 +32,7 @@ class OutboxAsked(Shape):
 class Replay(Shape):
     """Those events, by their `event_id`; all that are dead when none is named."""
 
-    ids: list[Id] | None = None
+    ids: Ids | None = None
 
 
 class FailuresAsked(Shape):
@@ -41,13 +43,17 @@ class FailuresAsked(Shape):
 
 
 async def unpublished(asked: Asked) -> Any:
-    found = await lists.unpublished(asked.store, limit=asked.query.limit, cursor=asked.query.cursor)
-    return items(found.page, next_cursor=found.next_cursor)
+    return await _events(asked, lists.unpublished)
 
 
 async def dead(asked: Asked) -> Any:
-    found = await lists.dead_events(asked.store, limit=asked.query.limit, cursor=asked.query.cursor)
-    return items(found.page, next_cursor=found.next_cursor)
+    return await _events(asked, lists.dead_events)
+
+
+async def _events(asked: Asked, listed: Callable[..., Awaitable[lists.Listed]]) -> Any:
+    cut = lists.cut_for(asked.query.limit, texts=2)
+    found = await listed(asked.store, limit=asked.query.limit, cursor=asked.query.cursor, cut=cut + 1)
+    return items(found.page, cut=cut, next_cursor=found.next_cursor)
 
 
 async def counts(asked: Asked) -> OutboxCounts:
@@ -55,7 +61,7 @@ async def counts(asked: Asked) -> OutboxCounts:
 
 
 async def replay(asked: Asked) -> Any:
-    return {"count": await admin(asked.store).outbox.replay(asked.body.ids)}
+    return {"count": await admin(asked.store).outbox.replay(asked.body.ids, on_progress=asked.progress)}
 
 
 async def failures(asked: Asked) -> Any:
@@ -65,7 +71,9 @@ async def failures(asked: Asked) -> Any:
 
 
 async def stats(asked: Asked) -> StoreStats:
-    return await admin(asked.store).stats()
+    """With the first queues and workflows by name only: `/queues` and `/workflows` lead through all of them."""
+    found = await admin(asked.store).stats()
+    return dataclasses.replace(found, queues=found.queues[:MOST_PER_PAGE], live=found.live[:MOST_PER_PAGE])
 
 
 async def doctor(asked: Asked) -> DoctorReport:
@@ -124,7 +132,14 @@ ENDPOINTS = (
         query=FailuresAsked,
         gives=Items(FailureGroup),
     ),
-    Endpoint("GET", f"{API}/stats", stats, Scope.READ, "The whole store at a glance", gives=StoreStats),
+    Endpoint(
+        "GET",
+        f"{API}/stats",
+        stats,
+        Scope.READ,
+        "The whole store at a glance, with its first 1,000 queues and workflows",
+        gives=StoreStats,
+    ),
     Endpoint(
         "GET",
         f"{API}/doctor",

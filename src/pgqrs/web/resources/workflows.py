@@ -8,8 +8,9 @@ from pgqrs.api.admin import admin
 from pgqrs.api.catalogue import WorkflowLine, pause_workflow, resume_workflow, workflow_lines
 from pgqrs.reports import WorkflowMetrics
 from pgqrs.types import WorkerInfo
+from pgqrs.web import lists
 from pgqrs.web.access import Scope
-from pgqrs.web.resources.shapes import API, Counted, Name, Shape
+from pgqrs.web.resources.shapes import API, Counted, ListAsked, Name, Shape
 from pgqrs.web.routing import Answer, Asked, Endpoint, Items, items
 from pgqrs.words import length
 
@@ -27,12 +28,14 @@ class Window(Shape):
     window: str = "1h"
 
 
-class WorkersAsked(Shape):
+class WorkersAsked(ListAsked):
     queue: Name | None = None
 
 
 async def find(asked: Asked) -> Any:
-    return items(await workflow_lines(asked.store))
+    query: ListAsked = asked.query
+    found = await workflow_lines(asked.store, limit=query.limit + 1, after=lists.name_after(query.cursor))
+    return items(found[: query.limit], next_cursor=lists.next_by_name(found, query.limit, "workflow"))
 
 
 async def get(asked: Asked) -> WorkflowMetrics:
@@ -62,7 +65,14 @@ async def resume(asked: Asked) -> WorkflowMetrics:
 
 
 async def find_workers(asked: Asked) -> Any:
-    return items(await admin(asked.store).workers(asked.query.queue))
+    """What a worker says of itself in more characters than fit is left out, which `truncated` says."""
+    query: WorkersAsked = asked.query
+    found = await lists.workers(asked.store, query.queue, limit=query.limit, cursor=query.cursor)
+    listed = items((each.worker for each in found.page), cut=found.cut, next_cursor=found.next_cursor)
+    for item, each in zip(listed["items"], found.page, strict=True):
+        if each.is_cut:
+            item.setdefault("truncated", []).append("info")
+    return listed
 
 
 async def get_worker(asked: Asked) -> WorkerInfo:
@@ -87,8 +97,9 @@ ENDPOINTS = (
         f"{API}/workflows",
         find,
         Scope.READ,
-        "Every workflow, with its runs that have not ended",
-        gives=Items(WorkflowLine),
+        "Workflows by name, with their runs that have not ended",
+        query=ListAsked,
+        gives=Items(WorkflowLine, paged=True),
     ),
     Endpoint(
         "POST",
@@ -126,9 +137,9 @@ ENDPOINTS = (
         f"{API}/workers",
         find_workers,
         Scope.READ,
-        "Every worker, with its last sign of life and what it holds",
+        "Workers, oldest first, with their last heartbeat and their leases",
         query=WorkersAsked,
-        gives=Items(WorkerInfo),
+        gives=Items(WorkerInfo, paged=True),
     ),
     Endpoint("GET", WORKER, get_worker, Scope.READ, "One of them", gives=WorkerInfo),
     Endpoint(

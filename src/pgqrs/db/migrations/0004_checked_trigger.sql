@@ -1,0 +1,1 @@
+-- For PostgreSQL alone, see the text beside this one: elsewhere there is no function.

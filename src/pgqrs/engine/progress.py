@@ -1,0 +1,60 @@
+"""How far a run is, for people: nothing depends on it, and only the newest counts."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+
+from pgqrs.db import claims
+from pgqrs.engine.branches import outside
+from pgqrs.engine.execution import Execution
+from pgqrs.engine.signals import EngineSignal
+from pgqrs.errors import ConnectionFailed
+
+log = logging.getLogger("pgqrs.run")
+
+
+class Progress:
+    """Writes it down, for callers that can await and for those that cannot."""
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+        self._next: str | None = None
+        self._is_showing = False
+
+    async def show(self, text: str) -> None:
+        """Returns when it is shown. A replay does not show it again."""
+        execution = self._execution
+        execution.check_usable()
+        if execution.is_replaying():
+            return
+        execution.check_alive()
+        try:
+            await outside(claims.show_progress(execution.db, execution.claim.fence, text=text))
+        except ConnectionFailed as error:
+            # Nothing depends on it, so nothing waits for the database either.
+            log.warning("run %d: its progress was not shown: %s", execution.claim.run_id, error)
+
+    def show_soon(self, text: str) -> None:
+        """From any thread, also from one that the database waits for: it is shown before the pass ends."""
+        self._execution.check_usable()
+        self._next = text
+        self._execution.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        # One after the other: two at the same time could end in the other order.
+        if self._next is None or self._is_showing:
+            return
+        with suppress(EngineSignal):
+            self._execution.begin()
+            self._is_showing = True
+            self._execution.begun(outside(self._show_all()))
+
+    async def _show_all(self) -> None:
+        try:
+            while (text := self._next) is not None:
+                self._next = None
+                with suppress(EngineSignal):
+                    await self.show(text)
+        finally:
+            self._is_showing = False
