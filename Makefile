@@ -78,13 +78,13 @@ docs: $(VENV)/.dev ## the documentation as a site in site/; fails on a dead link
 docs-pages: $(VENV)/.dev ## write the pages that are made from the code, the navigation and llms.txt
 	@$(BIN)/python -m tools.docs
 
-bench: $(VENV)/.dev ## our speed on both databases, and the limits; WHAT=drain,runs_10 ON=sqlite ROUNDS=3 choose
+bench: $(VENV)/.dev ## our speed on both databases, and the limits, in .bench/benchmarks.md; WHAT=drain,runs_10 ON=sqlite ROUNDS=3 choose
 	@WHAT="$(WHAT)" ON="$(ON)" ROUNDS="$(ROUNDS)" $(BIN)/python -m benchmarks ours
 
 bench-peers: $(VENV)/.dev ## ours and the peers in turns; PEERS=dbos,pgqueuer chooses, WHAT, ON and ROUNDS as above
 	@WHAT="$(WHAT)" ON="$(ON)" ROUNDS="$(ROUNDS)" PEERS="$(PEERS)" $(BIN)/python -m benchmarks peers
 
-bench-report: $(VENV)/.dev ## docs/reference/benchmarks.md from the newest results
+bench-report: $(VENV)/.dev ## publish what was measured here: benchmarks/results and docs/reference/benchmarks.md
 	@$(BIN)/python -m benchmarks report
 
 proof: $(VENV)/.dev ## crash it everywhere, briefly, and print the table; LAYERS="crash model" ON=sqlite FULL=1 MINUTES=10 SEED=7 choose

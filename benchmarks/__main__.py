@@ -1,6 +1,8 @@
 """`python -m benchmarks [ours|peers|report]`: what `make bench`, `make bench-peers` and `make bench-report` run.
 
 WHAT (scenarios, `limits`, questions), ON, ROUNDS, PEERS and RESULTS come from the environment, lists with commas.
+Results go to .bench/results; .bench/benchmarks.md is a page of them and of the published ones. `report` publishes
+them: it moves them to benchmarks/results and writes docs/reference/benchmarks.md.
 """
 
 import argparse
@@ -14,7 +16,7 @@ from pathlib import Path
 
 from benchmarks import questions, report
 from benchmarks.plan import ALL, LIMITS
-from benchmarks.runner import ROOT, Order, Run
+from benchmarks.runner import Order, Run
 
 DATABASES = ("postgres", "sqlite")
 ROUNDS = {"ours": 1, "peers": 3}
@@ -26,10 +28,10 @@ def main() -> None:
     mode = parser.parse_args().mode
     # An end like any other, so that what was started ends too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    results = Path(os.environ.get("RESULTS") or ROOT / "benchmarks" / "results")
     if mode == "report":
-        report.write(results)
+        report.publish()
         return
+    results = Path(os.environ.get("RESULTS") or report.MEASURED)
     what = chosen("WHAT", (*ALL, LIMITS, *questions.NAMES))
     asked = [name for name in what if name in questions.NAMES]
     for name in asked:
@@ -54,7 +56,7 @@ def carry_out(order: Order) -> str | None:
     began = time.monotonic()
     run = Run(order)
     run.measure()
-    report.write(order.results)
+    report.write([report.PUBLISHED, order.results], report.PREVIEW)
     print(f"{time.monotonic() - began:.0f} s", flush=True)
     if run.failures:
         return "failed:\n  " + "\n  ".join(run.failures)

@@ -12,7 +12,10 @@ from benchmarks.plan import ALL, Scenario
 from benchmarks.targets import TARGETS, Itself
 
 FOLDER = Path(__file__).parent
-PAGE = FOLDER.parent / "docs" / "reference" / "benchmarks.md"
+ROOT = FOLDER.parent
+# What the repository shows, and what was measured here since: files that git does not see.
+PUBLISHED, PAGE = FOLDER / "results", ROOT / "docs" / "reference" / "benchmarks.md"
+MEASURED, PREVIEW = ROOT / ".bench" / "results", ROOT / ".bench" / "benchmarks.md"
 DATABASES = {"postgres": "PostgreSQL", "sqlite": "SQLite"}
 FIGURES = {
     "rate": "",
@@ -27,10 +30,22 @@ FIGURES = {
 }
 
 
-def write(results: Path, page: Path = PAGE) -> None:
+def publish(measured: Path = MEASURED, published: Path = PUBLISHED, page: Path = PAGE) -> None:
+    """Move what was measured here to the results that the repository shows, and write the page from all of them."""
+    published.mkdir(parents=True, exist_ok=True)
+    for file in sorted(measured.glob("*.jsonl")):
+        with (published / file.name).open("a", encoding="utf-8") as shown:
+            shown.write(file.read_text(encoding="utf-8"))
+        file.unlink()
+    write([published], page)
+
+
+def write(results: Sequence[Path], page: Path) -> None:
     """The page and a chart for each database that has something to show."""
     lines: list[Line] = []
-    for file in sorted(results.glob("*.jsonl")):
+    # By name, which is a date: what was measured last comes last.
+    files = [file for folder in results for file in folder.glob("*.jsonl")]
+    for file in sorted(files, key=lambda file: file.name):
         lines += map(json.loads, file.read_text(encoding="utf-8").splitlines())
     collected = collect(split(lines))
     page.parent.mkdir(parents=True, exist_ok=True)

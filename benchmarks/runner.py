@@ -39,9 +39,9 @@ class Order:
     what: Sequence[str]
     databases: Sequence[str]
     rounds: int
+    results: Path
     # Peer: the Python of its environment, and the script that is run with it.
     peers: dict[str, tuple[Path, Path, Sequence[str]]] = field(default_factory=dict)
-    results: Path = ROOT / "benchmarks" / "results"
 
 
 class Failed(Exception):

@@ -135,7 +135,7 @@ def test_the_page_says_whether_each_target_is_met_and_why_a_peer_is_missing(tmp_
     )
     (tmp_path / "2030-01-01.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
-    report.write(tmp_path, tmp_path / "page.md")
+    report.write([tmp_path], tmp_path / "page.md")
 
     page = (tmp_path / "page.md").read_text()
     assert "| drain through a handler | PostgreSQL | 40,000 | pgqueuer | 10,000 | 4x | ≥ 2x | yes |" in page
@@ -146,6 +146,32 @@ def test_the_page_says_whether_each_target_is_met_and_why_a_peer_is_missing(tmp_
     assert "![PostgreSQL](page-postgres.svg)" in page
     assert (tmp_path / "page-postgres.svg").exists()
     assert not (tmp_path / "page-sqlite.svg").exists()
+
+
+def kept(folder, name, *lines):
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_publishing_moves_what_was_measured_and_keeps_what_was_published(tmp_path):
+    measured, published = tmp_path / "measured", tmp_path / "published"
+    kept(published, "2030-01-01.jsonl", *run(figure("ours", rate=1_000), figure("pgqueuer", rate=10_000)))
+    kept(measured, "2030-01-01.jsonl", *run(figure("ours", rate=40_000), figure("pgqueuer", rate=10_000)))
+
+    for _ in range(2):
+        report.publish(measured, published, tmp_path / "page.md")
+
+        assert "| 40,000 | pgqueuer | 10,000 | 4x |" in (tmp_path / "page.md").read_text()
+        assert len((published / "2030-01-01.jsonl").read_text().splitlines()) == 6
+        assert list(measured.iterdir()) == []
+
+
+def test_a_measurement_changes_no_file_of_the_repository():
+    """Otherwise `make bench` would make `make test` fail."""
+    ignored = (report.ROOT / ".gitignore").read_text().split()
+
+    for place in (report.MEASURED, report.PREVIEW):
+        assert f"{place.relative_to(report.ROOT).parts[0]}/" in ignored
 
 
 def test_the_page_can_be_made_of_nothing():
