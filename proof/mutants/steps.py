@@ -10,6 +10,13 @@ _RUN_LEASES = "tests/faults/test_run_leases.py"
 
 MUTANTS = (
     Mutant(
+        "library-task-is-a-branch",
+        "tasks that the library makes for itself are no branches of the handler in which they begin",
+        (Edit("tasks.py", ", context=contextvars.Context()", ""),),
+        ("tests/behaviour/test_own_tasks.py",),
+        on="postgres",
+    ),
+    Mutant(
         "step-overwritten",
         "the first recorded result of a step wins for ever",
         (Edit("db/settling.sql", "where pgqrs_workflow_steps.status <> 'SUCCESS'\n", ""),),

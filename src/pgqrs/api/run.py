@@ -16,6 +16,7 @@ from pgqrs.errors import ConnectionFailed, ExecutionFailed, RunCancelled, RunDel
 from pgqrs.inputs import given
 from pgqrs.reports import Why
 from pgqrs.serialization import decode
+from pgqrs.tasks import detached
 from pgqrs.types import ENDED, Event, RunStatus, Step
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class Results:
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(run_id, set()).add(ended)
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run(), name="pgqrs-results")
+            self._task = detached(self._run(), name="pgqrs-results")
         # A new run is waited for: look at once, it may have ended already.
         db.hints.wake(frozenset({-run_id}))
         try:

@@ -157,7 +157,7 @@ async def _row(execution: Execution, run_id: int) -> RunRow | None:
     if execution.children is None:
 
         async def look(run_ids: Sequence[int]) -> list[RunRow | None]:
-            rows = await execution.ask(lambda _again: runs.several(execution.db, run_ids))
+            rows = await execution.ask(lambda _again: outside(runs.several(execution.db, run_ids)))
             found = {row.run_id: row for row in rows}
             return [found.get(each) for each in run_ids]
 

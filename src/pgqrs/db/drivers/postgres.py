@@ -27,6 +27,7 @@ from pgqrs.db.hints import Hints
 from pgqrs.db.queries import Query
 from pgqrs.errors import ConfigError, ConnectionFailed, PgqrsError
 from pgqrs.retry import Backoff
+from pgqrs.tasks import detached
 
 T = TypeVar("T")
 log = logging.getLogger("pgqrs.db")
@@ -273,7 +274,7 @@ def _end(connection: Any) -> None:
 
 async def _rolled_back(connection: Any) -> None:
     """Shielded: a cancelled caller must not leave a connection inside a transaction."""
-    rollback = asyncio.ensure_future(connection.execute("rollback", timeout=2))
+    rollback = detached(connection.execute("rollback", timeout=2), name="pgqrs-rollback")
     rollback.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
         await asyncio.shield(rollback)

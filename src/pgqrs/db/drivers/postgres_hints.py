@@ -13,6 +13,7 @@ from pgqrs.db.database import Kind
 from pgqrs.db.hints import Hints
 from pgqrs.db.queries import Query
 from pgqrs.retry import Backoff
+from pgqrs.tasks import detached
 
 if TYPE_CHECKING:
     from pgqrs.db.drivers.postgres import PostgresDriver
@@ -45,7 +46,7 @@ class Notifier:
     def tell(self, topics: frozenset[int]) -> None:
         self._pending |= topics
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._send(), name="pgqrs-notify")
+            self._task = detached(self._send(), name="pgqrs-notify")
 
     async def close(self) -> None:
         if self._task is not None:
@@ -106,7 +107,7 @@ class Listener:
 
     def start(self) -> None:
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="pgqrs-listen")
+            self._task = detached(self._run(), name="pgqrs-listen")
 
     async def close(self) -> None:
         if self._task is not None:
