@@ -446,6 +446,30 @@ async def test_a_handler_that_raises_cancelled_error_uses_up_its_attempts(live_s
     assert run.last_error.startswith("CancelledError")
 
 
+async def test_a_step_of_a_process_that_stood_still_before_its_body_does_not_begin(live_store, flow, monkeypatch):
+    began = []
+    running = time.monotonic
+
+    async def body():
+        began.append("late")
+
+    async def handler(ctx):
+        async def branch():
+            await ctx.step("late", body)
+
+        async def stand_still():
+            monkeypatch.setattr(time, "monotonic", lambda: running() + live_store.config.lease_seconds)
+
+        await asyncio.gather(branch(), stand_still())
+
+    await flow.trigger().execute(live_store)
+    worker = await pgqrs.consumer("w", 0, "flow").handler(handler).create(live_store)
+    await worker.run_until_idle()
+    await worker.close()
+
+    assert began == []
+
+
 @pytest.mark.row("B2.4")
 async def test_a_worker_whose_heartbeats_hang_stops_before_its_lease_runs_out(live_store):
     lost = threading.Event()

@@ -222,6 +222,8 @@ def _unknown(place: Place, why: str) -> OutcomeUnknown:
 async def _body(execution: Execution, call: StepCall, attempts: int, emitted: list[Emission]) -> _Done | _Failed:
     """Runs the user's function: whatever it raises is its own, but for the engine's signals."""
     shape = shape_of(call.function)
+    # Again, as late as possible: the process may have stood still since the step was asked for.
+    execution.check_alive()
     # The body is no branch of the handler's, whatever tasks it makes.
     tokens = current_branch.set(None), current_body.set((call.place, attempts, emitted))
     try:
@@ -308,6 +310,7 @@ async def _in_thread(execution: Execution, call: StepCall) -> Any:
     if (earlier := _overdue.get(key)) is not None:
         ended = asyncio.wait([asyncio.wrap_future(earlier)])
         await (ended if call.timeout is None else _within(call.timeout, ended))
+        execution.check_alive()
     try:
         thread = start_thread(caught, call.function, call.args, call.kwargs)
     except RuntimeError:
