@@ -8,7 +8,7 @@ import re
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pgqrs.web.problems import Problem
+from pgqrs.web.problems import Problem, too_large
 from pgqrs.web.proxies import address_of, tells_of_proxy
 
 # A value of the largest size (Config.max_payload_bytes) with room for what is around it.
@@ -89,7 +89,7 @@ class Guard:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or len(length) > 15:
             return Problem(400, "bad-request", "Content-Length is no number")
-        return self._too_large() if int(length) > self._most else None
+        return too_large(self._most) if int(length) > self._most else None
 
     def _counted(self, receive: Receive) -> Receive:
         """A body may also come in pieces, without having said how long it is."""
@@ -100,10 +100,7 @@ class Guard:
             message = await receive()
             seen += len(message.get("body", b""))
             if seen > self._most:
-                raise self._too_large()
+                raise too_large(self._most)
             return message
 
         return counted
-
-    def _too_large(self) -> Problem:
-        return Problem(413, "too-large", f"the body has more than {self._most:,} bytes")

@@ -82,6 +82,10 @@ class Problem(Exception):
         return Response(as_json(self.body()), self.status, self.headers, CONTENT_TYPE)
 
 
+def too_large(most: int) -> Problem:
+    return Problem(413, "too-large", f"the body has more than {most:,} bytes")
+
+
 def as_json(thing: Any) -> bytes:
     """UTF-8; half a character, which UTF-8 cannot hold, as its escape."""
     try:

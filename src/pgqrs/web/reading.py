@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.requests import Request
 
-from pgqrs.web.problems import Problem
+from pgqrs.web.problems import Problem, too_large
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
@@ -19,21 +19,32 @@ FORM = "application/x-www-form-urlencoded"
 MOST_FIELDS = 300
 # A body that takes longer to arrive is held back on purpose, or its sender is gone.
 BODY_SECONDS = 10.0
+# Of a form that strangers may send: a token, and the address of the page to go to. Bodies are held in memory.
+MOST_OPEN_BYTES = 16 * 1024
 
 
 def content_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-async def raw_body(request: Request) -> bytes:
-    """All of it, or 408: whoever sends a byte now and then must not keep a place for ever."""
+async def raw_body(request: Request, *, most: int | None = None) -> bytes:
+    """Return all of it; raise 408 for one that takes too long to arrive, and 413 for more than `most` bytes."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            return await request.body()
+            return await request.body() if most is None else await _short_body(request, most)
     except TimeoutError:
         raise Problem(
             408, "slow-body", f"the body did not arrive within {BODY_SECONDS:g} s", headers={"connection": "close"}
         ) from None
+
+
+async def _short_body(request: Request, most: int) -> bytes:
+    found = b""
+    async for piece in request.stream():
+        found += piece
+        if len(found) > most:
+            raise too_large(most)
+    return found
 
 
 async def json_body(request: Request, shape: type[msgspec.Struct]) -> Any:
@@ -100,10 +111,10 @@ def query_pairs(request: Request) -> dict[str, Any]:
     return found
 
 
-async def form_fields(request: Request) -> dict[str, Any]:
+async def form_fields(request: Request, *, most: int | None = None) -> dict[str, Any]:
     """The fields of a form; of one that is there twice (ticked boxes) all, as a list."""
     try:
-        text = (await raw_body(request)).decode()
+        text = (await raw_body(request, most=most)).decode()
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
     except ValueError:
         raise Problem(400, "bad-form", "the form cannot be read") from None

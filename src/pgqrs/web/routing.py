@@ -23,7 +23,16 @@ from pgqrs.web.exchange import ALLOWED
 from pgqrs.web.limits import Share
 from pgqrs.web.login import opened
 from pgqrs.web.problems import Problem, as_json, problem_of
-from pgqrs.web.reading import FORM, JSON, content_type, converted, form_fields, json_body, query_pairs
+from pgqrs.web.reading import (
+    FORM,
+    JSON,
+    MOST_OPEN_BYTES,
+    content_type,
+    converted,
+    form_fields,
+    json_body,
+    query_pairs,
+)
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
@@ -249,7 +258,8 @@ async def _answer_to(caller: Caller, endpoint: Endpoint, request: Request, store
     if endpoint.answer_seconds is not None:
         request.scope[ALLOWED] = endpoint.answer_seconds
     if endpoint.changes:
-        form = await form_fields(request) if content_type(request) == FORM else None
+        most = MOST_OPEN_BYTES if endpoint.scope is None else None
+        form = await form_fields(request, most=most) if content_type(request) == FORM else None
         check_on_purpose(request, caller, None if form is None else form.pop(FORM_TOKEN, None))
         if endpoint.limited:
             access.rate.take(caller.name)
