@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 from datetime import timedelta
 
@@ -193,3 +194,30 @@ async def test_a_file_that_becomes_unusable_lets_nobody_in(store, file, harm, ca
         else:
             file.rmdir()
         assert (await api.get("/api/v1/stats")).status_code == 401
+
+
+@pytest.fixture
+def patience():
+    """A test that would wait forever fails after a minute."""
+
+    def give_up(_number, _frame):
+        raise TimeoutError("it waits for the writer of a pipe")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+@pytest.mark.parametrize("name", ["tokens", "tokens.sessions"])
+def test_a_pipe_in_place_of_a_file_is_refused_without_waiting_for_its_writer(file, name, patience):
+    """The finding: a pipe that another user had made beside the tokens kept the server from starting."""
+    kept.create(file, "ann", [Scope.READ])
+    pipe = file.with_name(name)
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe, 0o600)
+
+    with pytest.raises(pgqrs.ConfigError, match=f"{name} must be a file"):
+        Tokens(file)

@@ -28,7 +28,8 @@ def mark_of(path: Path) -> Mark | None:
 def read_private(path: Path) -> str | None:
     """Return the text, None when there is no file; raise ConfigError when anyone but its owner may touch it."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        # Without waiting: a pipe that another user has put there would be waited for forever.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
     except FileNotFoundError:
         return None
     with os.fdopen(descriptor, encoding="utf-8") as file:
