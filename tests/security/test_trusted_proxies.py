@@ -112,3 +112,20 @@ async def test_a_served_proxy_is_believed_however_its_address_is_written(config,
             headers = {**served.bearer(token), "x-forwarded-for": "203.0.113.7"}
             assert (await served.post("/api/v1/queues/tasks/pause", {}, **headers)).status == 200
         assert "by ann from 203.0.113.7" in served.said
+
+
+@pytest.mark.parametrize("zone", ["e by root from 10.0.0.1: 7 handled", "\x9b31m", "a\x85b", "x" * 16, "é"])
+async def test_a_zone_is_the_name_of_an_interface_and_no_text_for_the_audit_log(store, zone):
+    """The finding: `fe80::1%` and any text was an address, which the audit log then told."""
+    seen = []
+
+    async def inner(scope, receive, send):
+        seen.append(scope["client"])
+
+    headers = [(b"x-forwarded-for", f"fe80::1%{zone}".encode("latin-1"))]
+    scope = {"type": "http", "client": ("10.0.0.5", 1), "headers": headers}
+    await ForwardedClient(inner, TrustedProxies(["10.0.0.5"]))(scope, None, None)
+    named = {**scope, "headers": [(b"x-forwarded-for", b"fe80::1%eth0.7")]}
+    await ForwardedClient(inner, TrustedProxies(["10.0.0.5"]))(named, None, None)
+
+    assert seen == [("10.0.0.5", 1), ("fe80::1%eth0.7", 0)]

@@ -15,18 +15,25 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
+# Python takes any text for a zone, and addresses stand in the audit log.
+_ZONE = re.compile(r"[A-Za-z0-9_.-]{1,15}", re.ASCII)
+
+
 def address_of(text: str | None) -> Address | None:
     """Return the address, however it is written; None for anything else.
 
     An IPv4 address that is written as IPv6 (`::ffff:127.0.0.1`) is the IPv4 address: a socket for both families says
-    it so.
+    it so. A zone is the name or the number of an interface.
     """
     try:
         found = ipaddress.ip_address(text or "")
     except ValueError:
         return None
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return mapped or found
+    if isinstance(found, ipaddress.IPv4Address):
+        return found
+    if found.scope_id is not None and not _ZONE.fullmatch(found.scope_id):
+        return None
+    return found.ipv4_mapped or found
 
 
 # -- proxies that are believed -------------------------------------------------------------------------------
