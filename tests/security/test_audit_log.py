@@ -3,8 +3,12 @@
 import asyncio
 import dataclasses
 import logging
+from urllib.parse import quote, unquote
 
+import httpx2
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 import pgqrs
 from pgqrs.api import search
@@ -182,3 +186,31 @@ async def test_a_real_server_tells_of_a_long_verb_before_and_after(config, store
 
     told = [line.rpartition("127.0.0.1")[2] for line in served.said.splitlines() if "/api/v1/bulk by op" in line]
     assert told == [": begun", ": 4 handled"]
+
+
+@pytest.mark.parametrize("name", ["a?b", "a%3Fb", "a\\b", "a#b", "a\nb", "a by root from 10.0.0.1", "\u2028", "é%"])
+async def test_a_line_has_the_name_that_was_asked_for_and_no_other(store, lines, name):
+    """The finding: signals `a?b` and `a%3Fb` had the same line, and that of `a\\nb` named `ab`."""
+    await store.create_workflow("flow")
+    run_id = await flow.trigger(None).execute(store)
+    async with http.client(store) as client:
+        await client.post(f"/api/v1/runs/{run_id}/signals/{quote(name, safe='')}", json={})
+
+    [line] = lines()
+    path = line.split(" ")[1]
+    assert (unquote(path), line.count(" by "), line.isprintable()) == (
+        f"/api/v1/runs/{run_id}/signals/{name}",
+        1,
+        True,
+    )
+
+
+async def test_a_mounted_application_has_the_whole_path_in_its_lines(store, lines):
+    mounted = Starlette(routes=[Mount("/jobs", http.opened(store, read_only=False))])
+    await store.create_workflow("flow")
+    run_id = await flow.trigger(None).execute(store)
+    transport = httpx2.ASGITransport(mounted, client=("127.0.0.1", 5555))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=ON_PURPOSE) as client:
+        await client.post(f"/jobs/api/v1/runs/{run_id}/cancel", json={})
+
+    assert lines() == [f"POST /jobs/api/v1/runs/{run_id}/cancel by local from 127.0.0.1"]

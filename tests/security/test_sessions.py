@@ -3,6 +3,7 @@
 import errno
 import hmac
 import json
+import logging
 import os
 import threading
 import time
@@ -211,6 +212,26 @@ async def test_a_log_out_that_cannot_be_written_says_so_and_is_written_later(sto
     assert served.of_session("x" * 43) is None
     assert written.wait(30)
     assert (served.of_session(cookie), other.of_session(cookie)) == (None, None)
+
+
+@pytest.mark.parametrize("is_written", [True, False], ids=["written", "disk full"])
+async def test_the_audit_log_names_the_session_that_ends_and_who_had_it(
+    store, file, token, monkeypatch, caplog, is_written
+):
+    """The finding: without room on the disk there was no line, and with another's token the line named its caller."""
+    caplog.set_level(logging.INFO, "pgqrs.audit")
+    bob = kept.create(file, "bob", [Scope.READ])
+    served = Tokens(file)
+    _, cookie = served.begin(token)
+    if not is_written:
+        monkeypatch.setattr("pgqrs.web.sessions.replace_private", _failing(errno.ENOSPC))
+    headers = {"cookie": f"pgqrs_session={cookie}", "authorization": f"Bearer {bob}"}
+    async with http.client(store, tokens=served, headers=headers) as client:
+        done = await client.post("/logout")
+
+    [line] = [each.getMessage() for each in caplog.records if each.name == "pgqrs.audit"]
+    ending = "" if is_written else ": other servers do not know yet"
+    assert (done.status_code, line) == (303 if is_written else 503, f"log-out by ann from 127.0.0.1{ending}")
 
 
 async def test_a_stranger_who_logs_out_is_told_nothing_of_the_file(store, file, token):

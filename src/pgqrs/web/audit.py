@@ -18,9 +18,10 @@ audit = logging.getLogger("pgqrs.audit")
 def tell_change(request: Request, caller: Caller, outcome: str = "") -> None:
     """Something was changed, or may have been: then `outcome` says how the request ended.
 
-    The path is quoted: a name with a line break in it must not make a line of its own.
+    The path is quoted: a name with a line break in it must not make a line of its own. It is the path that the routes
+    see: `request.url` leaves out line breaks, and writes a question mark as the name `%3F` would be written.
     """
-    path = quote(request.url.path, safe="/:@{}=,~")
+    path = quote(request.scope["path"], safe="/:@{}=,~")
     ending = f": {outcome}" if outcome else ""
     audit.info("%s %s by %s from %s%s", request.method, path, _name(caller), where(request), ending)
 
@@ -50,9 +51,10 @@ def outcome_of_error(error: BaseException, *, handled: int) -> str:
     return ending if is_refusal else f"{ending}; it may have been done"
 
 
-def tell_session(request: Request, caller: Caller, *, begins: bool) -> None:
-    """A browser has got a session, or has ended it."""
-    audit.info("%s by %s from %s", "log-in" if begins else "log-out", _name(caller), where(request))
+def tell_session(request: Request, caller: Caller, *, begins: bool, outcome: str = "") -> None:
+    """A browser has got a session, or has ended it; `outcome` says what is missing to that."""
+    ending = f": {outcome}" if outcome else ""
+    audit.info("%s by %s from %s%s", "log-in" if begins else "log-out", _name(caller), where(request), ending)
 
 
 def _name(caller: Caller) -> str:

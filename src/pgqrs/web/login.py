@@ -53,7 +53,13 @@ async def end_session(request: Request, access: Access, response: Response) -> N
     """End it on the server, too: a copy of the cookie is worth nothing from now on. Say so where that failed."""
     name, tokens = access.session_cookie(request), access.tokens
     cookie = request.cookies.get(name)
-    is_known = tokens is None or await access.files.run(lambda: tokens.end(cookie))
+    is_known = True
+    if tokens is not None:
+        # Whose session it is: the request itself may carry the token of another caller.
+        caller = tokens.of_session(cookie)
+        is_known = await access.files.run(lambda: tokens.end(cookie))
+        if caller is not None:
+            tell_session(request, caller, begins=False, outcome="" if is_known else "other servers do not know yet")
     forgetting = response if is_known else Response()
     forgetting.delete_cookie(name, path=cookie_path(request), httponly=True, samesite="strict")
     if is_known:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from pgqrs.web.audit import tell_session
 from pgqrs.web.login import begin_session, end_session
 from pgqrs.web.pages.deeds import text
 from pgqrs.web.pages.rendering import Frame, parameter, render_bare, see, seen
@@ -27,8 +26,6 @@ async def log_in(asked: Asked) -> Response:
 async def log_out(asked: Asked) -> Response:
     response = see(asked, "/login", done="session.end")
     await end_session(asked.request, asked.access, response)
-    if asked.caller.scopes:
-        tell_session(asked.request, asked.caller, begins=False)
     return response
 
 
