@@ -73,6 +73,15 @@ async def test_a_wrong_token_in_the_address_opens_nothing_and_is_not_carried_on(
         assert (await served.get(f"{API}/runs?token={served.token}")).status == 401
 
 
+async def test_where_tokens_are_in_a_file_no_address_logs_in(store, tmp_path):
+    token = tokens.create(tmp_path / "tokens", "ann", ["read"])
+    async with http.client(store, tokens=tmp_path / "tokens", headers={}) as client:
+        opened = await client.get(f"/?token={token}")
+
+    assert (opened.status_code, dict(opened.cookies)) == (303, {})
+    assert opened.headers["location"].startswith("/login?")
+
+
 async def test_every_start_has_a_token_of_its_own(config, furnished):
     async with serving(config) as first:
         token = first.token

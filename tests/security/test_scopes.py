@@ -9,7 +9,7 @@ from pgqrs.web import Scope
 from pgqrs.web import tokens as kept
 from pgqrs.web.access import implied
 from pgqrs.web.application import endpoints
-from rig.http import Stream, filled
+from rig.http import Stream, client, filled
 from rig.served import serving
 
 pytestmark = pytest.mark.backends("sqlite")
@@ -126,6 +126,32 @@ async def test_a_token_that_may_not_read_learns_no_names_and_no_statuses(config,
         operate = served.bearer(tokens[Scope.OPERATE])
         told = await served.post(f"{RUNS}/{run_id}/signals/go", {"payload": 1}, **operate)
         assert told.json["current_status"] == "CANCELLED"
+
+
+async def test_a_producer_learns_whether_a_name_exists_and_a_worker_serves_it(store, file, tokens):
+    """What the threat model says that it learns, and no more: the body is the same for every name that is not there."""
+    await store.create_workflow("flow")
+    await store.create_queue("tasks")
+    await pgqrs.schedules(store).create("nightly", "flow", cron="30 2 * * *")
+    bearer = {"authorization": f"Bearer {tokens[Scope.TRIGGER]}"}
+    asked = [
+        (RUNS, {"workflow": "flow"}, {"workflow": "flaw"}),
+        (f"{API}/queues/{{}}/messages", "tasks", "task"),
+        (f"{API}/schedules/{{}}/trigger", "nightly", "nightl"),
+    ]
+    async with client(store, tokens=file, headers=bearer) as http:
+        for path, there, missing in asked:
+            names = isinstance(there, str)
+            found, absent = [
+                await http.post(path.format(each) if names else path, json={} if names else each)
+                for each in (there, missing)
+            ]
+
+            assert (found.status_code, absent.status_code) == (201, 404), path
+            assert absent.json()["detail"] == "there is nothing of that name or number"
+        triggered = await http.post(RUNS, json={"workflow": "flow"})
+
+    assert triggered.json()["warnings"] == ["no live worker serves workflow 'flow': the run waits in its queue"]
 
 
 async def test_a_producer_is_told_what_is_wrong_with_its_input(config, store, file, tokens):
