@@ -110,3 +110,54 @@ async def test_workers_of_one_queue_are_a_list_too(store, api):
     await store.create_queue("tasks")
     assert (await api.get(f"{API}/workers", params={"queue": "tasks"})).json() == {"items": [], "next_cursor": None}
     assert (await api.get(f"{API}/workers", params={"queue": "nowhere"})).status_code == 404
+
+
+# Longer than a cursor, and than all headers of a request; PostgreSQL's index holds it, as it is easily compressed.
+ENDLESS = "m" * 20_000
+
+
+async def _by_one(api, path, key):
+    """What a client finds that turns pages of one item each, as far as it comes in ten."""
+    found, cursor = [], None
+    for _ in range(10):
+        answer = await api.get(path, params={"limit": 1} if cursor is None else {"limit": 1, "cursor": cursor})
+        assert answer.status_code == 200, answer.text
+        found += [each[key] for each in answer.json()["items"]]
+        cursor = answer.json()["next_cursor"]
+        if cursor is None:
+            break
+    return found
+
+
+@pytest.mark.parametrize(
+    ("noun", "key"), [("queues", "queue"), ("workflows", "workflow"), ("schedules", "name"), ("steps", "step_id")]
+)
+async def test_a_name_of_any_length_hides_no_others(store, api, noun, key):
+    """The finding: behind a name that did not fit into a cursor, no page could be asked for."""
+
+    async def handler(ctx, params):
+        for name in ("a", "m", "z"):
+            await ctx.step(name, lambda: None)
+
+    for name in ("a", "m", "z"):
+        await store.create_workflow(name)
+        await pgqrs.schedules(store).create(name, "a", cron="30 2 * * *")
+    run_id = await pgqrs.workflow("a").trigger(None).execute(store)
+    worker = await pgqrs.consumer("w", 0, "a").handler(handler).create(store)
+    await worker.run_until_idle()
+    await worker.close()
+    table, column = ("pgqrs_workflow_steps", "step_id") if noun == "steps" else (f"pgqrs_{noun}", "name")
+    text = f"update {table} set {column} = '{ENDLESS}' where {column} = 'm'"
+    await store.database.execute(Query("longer", text))
+    path = f"{API}/runs/{run_id}/steps" if noun == "steps" else f"{API}/{noun}"
+
+    assert sorted(await _by_one(api, path, key)) == ["a", ENDLESS, "z"]
+
+
+@pytest.mark.parametrize(("noun", "key"), [("queues", "queue"), ("workflows", "workflow")])
+async def test_names_of_any_length_make_no_answer_large(store, api, noun, key):
+    await store.create_workflow("m")
+    await store.database.execute(Query("longer", f"update pgqrs_{noun} set name = '{ENDLESS}' where name = 'm'"))
+
+    [item] = (await api.get(f"{API}/{noun}")).json()["items"]
+    assert (len(item[key]) < len(ENDLESS), item["truncated"]) == (True, [key])

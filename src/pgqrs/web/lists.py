@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple, TypeVar
@@ -25,6 +26,8 @@ Thing = TypeVar("Thing", DeadLetter, OutboxEvent)
 PAGE_CHARACTERS = 3 * 2 * 2**20
 # What pages for people need of a text in a list.
 GLIMPSE = 1_000
+# Of a name, in a cursor: more than any API accepts. A longer one was written past the library.
+_MOST_OF_NAME = 500
 
 
 def cut_for(limit: int, *, texts: int) -> int:
@@ -108,7 +111,16 @@ def name_after(cursor: str | None) -> str:
 
 def next_by_name(found: Sequence[object], limit: int, field: str) -> str | None:
     """Where the next page of a list by that field begins; `found` holds one more than this page, if there is one."""
-    return to_named_cursor(getattr(found[limit - 1], field)) if len(found) > limit else None
+    return to_named_cursor(_placed(getattr(found[limit - 1], field))) if len(found) > limit else None
+
+
+def _placed(name: str) -> str:
+    """Return a text that has the place of the name, and fits into a cursor.
+
+    For a name that is too long it is the place behind all names that begin with the same characters: names are in the
+    order of their code points, and the last one that there is ends the text.
+    """
+    return name if len(name) <= _MOST_OF_NAME else name[:_MOST_OF_NAME] + chr(sys.maxunicode)
 
 
 def _event(run_id: int, event_id: int, dead_at: datetime) -> OutboxEvent:
@@ -133,7 +145,7 @@ def _time_and_id(cursor: str) -> tuple[datetime, int]:
 
 
 def step_cursor(place: StepPlace) -> str:
-    return to_named_cursor(place.step_id, microseconds(place.at), place.ordinal)
+    return to_named_cursor(_placed(place.step_id), microseconds(place.at), place.ordinal)
 
 
 def step_place(cursor: str | None) -> StepPlace:

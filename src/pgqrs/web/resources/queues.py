@@ -72,7 +72,8 @@ async def find(asked: Asked) -> Any:
     db = await asked.store.ready()
     found = await table.page(db, limit=query.limit + 1, after=lists.name_after(query.cursor))
     more = lists.next_by_name(found, query.limit, "name")
-    return items(await metrics.depths(db, found[: query.limit]), next_cursor=more)
+    cut = lists.cut_for(query.limit, texts=1)
+    return items(await metrics.depths(db, found[: query.limit]), cut=cut, next_cursor=more)
 
 
 async def get(asked: Asked) -> QueueMetrics:

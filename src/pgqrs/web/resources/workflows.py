@@ -35,7 +35,8 @@ class WorkersAsked(ListAsked):
 async def find(asked: Asked) -> Any:
     query: ListAsked = asked.query
     found = await workflow_lines(asked.store, limit=query.limit + 1, after=lists.name_after(query.cursor))
-    return items(found[: query.limit], next_cursor=lists.next_by_name(found, query.limit, "workflow"))
+    more, cut = lists.next_by_name(found, query.limit, "workflow"), lists.cut_for(query.limit, texts=2)
+    return items(found[: query.limit], cut=cut, next_cursor=more)
 
 
 async def get(asked: Asked) -> WorkflowMetrics:
