@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -194,6 +195,20 @@ async def test_a_file_that_becomes_unusable_lets_nobody_in(store, file, harm, ca
         else:
             file.rmdir()
         assert (await api.get("/api/v1/stats")).status_code == 401
+
+
+@pytest.mark.parametrize("is_absolute", [True, False], ids=["absolute", "relative"])
+async def test_a_stranger_is_told_the_name_of_the_file_and_not_its_folder(store, tmp_path, monkeypatch, is_absolute):
+    """The finding: a path that was given from the current folder on was told to strangers as it was."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s3cret").mkdir()
+    path = Path("s3cret/keys")
+    kept.create(path, "ann", [Scope.READ])
+    async with client(store, tokens=path.absolute() if is_absolute else path, headers={}) as http:
+        answers = [await http.get(where, follow_redirects=True) for where in ("/", "/api/v1/runs", "/login", "/x")]
+
+    assert "keys" in answers[1].json()["hint"]
+    assert not any("s3cret" in each.text for each in answers)
 
 
 @pytest.fixture

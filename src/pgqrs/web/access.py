@@ -150,7 +150,8 @@ class Access:
         path = getattr(self.tokens, "path", None)
         if path is None:
             return command("token create", "NAME", scope="read")
-        return command("token create", "NAME", scope="read", file=f".../{path.name}" if path.is_absolute() else path)
+        is_here = len(path.parts) == 1
+        return command("token create", "NAME", scope="read", file=path if is_here else f".../{path.name}")
 
     @property
     def how_to_name_a_host(self) -> str:
