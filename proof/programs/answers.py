@@ -12,6 +12,10 @@ class Racy(Exception):
     """What comes of the program depends on how long things take."""
 
 
+class Ambiguous(Racy):
+    """Two statements would have the same step id: of no use, whatever the order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How a run ends."""

@@ -14,11 +14,13 @@ from typing import Any
 
 import pgqrs
 from proof.programs import oracle
+from proof.programs.agreement import disagreements
 from proof.programs.answers import Answer, Racy
 from proof.programs.faults import OUTAGES, PHASES, Fault, within
 from proof.programs.generator import generate
 from proof.programs.grammar import Program
 from proof.programs.judge import divergences
+from proof.programs.races import generate_racy
 from proof.programs.results import Result
 from proof.programs.world import World
 
@@ -34,6 +36,12 @@ class Divergence:
     said: list[str]
     program: Program
     struck_at: str = ""
+    is_racy: bool = False
+
+    @property
+    def case(self) -> str:
+        """As CASE takes it: `17 kill@5`, or `r17 kill@5` for a racy program."""
+        return f"{'r' if self.is_racy else ''}{self.number} {self.fault}"
 
     @property
     def kind(self) -> str:
@@ -74,11 +82,11 @@ class Bench:
 
     # -- one program -------------------------------------------------------------------------------------
 
-    def run(self, seed: int, number: int, most: int, modes: Iterable[str] = ()) -> Report:
+    def run(self, seed: int, number: int, most: int, modes: Iterable[str] = (), *, is_racy: bool = False) -> Report:
         """The program without a fault, then under as many faults as are asked for, by chance."""
         began = time.monotonic()
         report = Report(number)
-        program, answer = generate(seed, number)
+        program, answer = generated(seed, number, is_racy=is_racy)
         dry = self.judged(program, NONE, answer)
         self._count(report, seed, program, NONE, *dry)
         if dry[1]:
@@ -91,6 +99,9 @@ class Bench:
             if self.is_spoiled:
                 break
             kind = "restart" if fault.mode == "restart" else "others"
+            if answer is None:
+                self._count(report, seed, program, fault, *self.judged(program, fault, None))
+                continue
             if kind not in expected:
                 expected[kind] = None
                 with suppress(Racy):
@@ -100,16 +111,16 @@ class Bench:
         report.seconds = time.monotonic() - began
         return report
 
-    def run_one(self, seed: int, number: int, fault: Fault) -> Report:
+    def run_one(self, seed: int, number: int, fault: Fault, *, is_racy: bool = False) -> Report:
         """The program under that fault alone."""
         report = Report(number)
-        program, answer = generate(seed, number)
+        program, answer = generated(seed, number, is_racy=is_racy)
         expected = expected_under(program, answer, fault)
         self._count(report, seed, program, fault, *self.judged(program, fault, expected))
         return report
 
     def _chosen(
-        self, seed: int, number: int, dry: Result, answer: Answer, most: int, modes: tuple[str, ...]
+        self, seed: int, number: int, dry: Result, answer: Answer | None, most: int, modes: tuple[str, ...]
     ) -> list[Fault]:
         every = faults_for(dry, answer, modes)
         if len(every) <= most:
@@ -137,27 +148,28 @@ class Bench:
         report.by_mode[fault.mode] = report.by_mode.get(fault.mode, 0) + 1
         if said:
             backend, at = self._config.backend, result.struck_at
-            report.diverged.append(Divergence(seed, report.number, backend, str(fault), said, program, at))
+            is_racy = result.case.is_racy
+            report.diverged.append(Divergence(seed, report.number, backend, str(fault), said, program, at, is_racy))
 
-    def judged(self, program: Program, fault: Fault, answer: Answer) -> tuple[Result, list[str]]:
-        """One execution, and what is wrong with it."""
+    def judged(self, program: Program, fault: Fault, answer: Answer | None) -> tuple[Result, list[str]]:
+        """One execution, and what is wrong with it. Without an answer the program is a race."""
         self.fault = fault
         signal.alarm(self.deadline)
         try:
-            result = self._runner.run(self._execute(program, fault))
+            result = self._runner.run(self._execute(program, fault, is_racy=answer is None))
         finally:
             signal.alarm(0)
         if any(each.startswith("hangs") for each in result.wrong):
             # Whatever hangs there must not disturb the next one.
             self.is_spoiled = True
             self.close()
-        return result, divergences(result, answer)
+        return result, disagreements(result) if answer is None else divergences(result, answer)
 
-    async def _execute(self, program: Program, fault: Fault) -> Result:
+    async def _execute(self, program: Program, fault: Fault, *, is_racy: bool) -> Result:
         if self.world is None:
             self._opened = World.opened(self._config)
             self.world = await self._opened.__aenter__()
-        return await self.world.execute(program, fault)
+        return await self.world.execute(program, fault, is_racy=is_racy)
 
     # -- as many as there are ----------------------------------------------------------------------------
 
@@ -171,7 +183,18 @@ class Bench:
         self._runner = asyncio.Runner()
 
 
-def faults_for(dry: Result, answer: Answer, modes: tuple[str, ...] = ()) -> list[Fault]:
+def read_case(case: str) -> tuple[bool, int, str]:
+    """Say of `r17 kill@5` whether the program is racy, its number, and its fault, which may be empty."""
+    number, _, fault = case.partition(" ")
+    return number.startswith("r"), int(number.removeprefix("r")), fault
+
+
+def generated(seed: int, number: int, *, is_racy: bool) -> tuple[Program, Answer | None]:
+    """The program, and what must come of it: None when that goes by the order of results."""
+    return (generate_racy(seed, number), None) if is_racy else generate(seed, number)
+
+
+def faults_for(dry: Result, answer: Answer | None, modes: tuple[str, ...] = ()) -> list[Fault]:
     """Every fault that means something for a program, from what a run without any has passed."""
     points = dry.points
     found: list[Fault] = []
@@ -181,13 +204,16 @@ def faults_for(dry: Result, answer: Answer, modes: tuple[str, ...] = ()) -> list
             found += [Fault(mode, nth, calls) for nth in range(1, count + 1) for calls in OUTAGES]
         else:
             found += [Fault(mode, nth) for nth in range(1, count + 1)]
-    if answer.outcome.status == "ERROR":
+    status = dry.rows[""].status if answer is None else answer.outcome.status
+    if status == "ERROR":
         found.append(Fault("restart"))
     return [fault for fault in found if not modes or fault.mode in modes]
 
 
-def expected_under(program: Program, answer: Answer, fault: Fault) -> Answer:
+def expected_under(program: Program, answer: Answer | None, fault: Fault) -> Answer | None:
     """What must come of it under that fault; raises Racy where that is a matter of chance."""
+    if answer is None:
+        return None
     if fault.mode == "restart":
         return oracle.ask(program, restarted=True)
     if fault.costs_an_attempt or fault.mode == "cancel":

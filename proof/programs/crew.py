@@ -10,8 +10,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from proof.programs.bench import Bench, Divergence, Report
-from proof.programs.generator import generate
+from proof.programs.bench import Bench, Divergence, Report, generated
 from proof.programs.single import config_for
 
 # One execution takes a tenth of a second.
@@ -23,9 +22,17 @@ class Crew:
     """Executes program after program of a seed, until it is told to stop."""
 
     def __init__(
-        self, size: int, *, seed: int, backend: str, postgres: str, most: int, modes: tuple[str, ...]
+        self,
+        size: int,
+        *,
+        seed: int,
+        backend: str,
+        postgres: str,
+        most: int,
+        modes: tuple[str, ...],
+        is_racy: bool = False,
     ) -> None:
-        self._given = (seed, backend, postgres, most, modes)
+        self._given = (seed, backend, postgres, most, modes, is_racy)
         self._next: Any = _fork.Value("i", 0)
         self._members: dict[Connection, Any] = {}
         for _ in range(size):
@@ -58,7 +65,14 @@ class Crew:
 
 
 def _work(
-    connection: Connection, following: Any, seed: int, backend: str, postgres: str, most: int, modes: tuple[str, ...]
+    connection: Connection,
+    following: Any,
+    seed: int,
+    backend: str,
+    postgres: str,
+    most: int,
+    modes: tuple[str, ...],
+    is_racy: bool,  # noqa: FBT001 - the arguments of a process stand in a row
 ) -> None:
     """In the process: until something hangs."""
     bench = Bench(config_for(backend, postgres))
@@ -68,7 +82,8 @@ def _work(
         """Whatever is going on here does not let itself be ended."""
         said = [f"hangs: the process did not answer for {_DEADLINE_SECONDS} s"]
         fault = str(bench.fault)
-        divergence = Divergence(seed, number, backend, fault, said, generate(seed, number)[0])
+        program, _ = generated(seed, number, is_racy=is_racy)
+        divergence = Divergence(seed, number, backend, fault, said, program, is_racy=is_racy)
         with suppress(OSError):
             connection.send(Report(number, executed=1, diverged=[divergence]))
         os._exit(0)
@@ -80,5 +95,5 @@ def _work(
             with following.get_lock():
                 number = following.value
                 following.value += 1
-            connection.send(bench.run(seed, number, most, modes))
+            connection.send(bench.run(seed, number, most, modes, is_racy=is_racy))
     os._exit(0)

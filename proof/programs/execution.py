@@ -204,10 +204,15 @@ class Execution:
             for node in waits_of(self._case.programs[label]):
                 for name in waited:
                     mine = re.fullmatch(rf"{node.name}(\.\d+)*", name)
-                    if mine and node.sent != "never" and (label, name) not in self._sent:
+                    if mine and node.sent != "never" and self._is_unsent(label, name):
                         await self._signal(row.run_id, row.workflow, label, name, node.value)
                         did = True
         return did
+
+    def _is_unsent(self, label: str, name: str) -> bool:
+        """Of a racy program, another attempt may wait for it in another branch: the one before has taken it."""
+        is_again = self._case.is_racy and any(one.end == "raised" for one in self._case.passes[label])
+        return is_again or (label, name) not in self._sent
 
     async def _restart(self, rows: dict[str, Row]) -> bool:
         if self._restarted or self._fault.mode != "restart" or rows[""].status != RunStatus.ERROR:

@@ -48,17 +48,17 @@ from proof.programs.virtual import Stuck
 
 _VALUES = (0, 1, 2, "a", None, [1, {"k": 2.5}], True)
 _CALLED = ("step", "charge", "fetch", "step")
-_MOST_DEPTH = 3
+MOST_DEPTH = 3
 # Beyond these a program takes long, and shows nothing that a smaller one would not.
-_MOST_STATEMENTS = 22
-_TRIES = 200
+MOST_STATEMENTS = 22
+TRIES = 200
 
 
 def generate(seed: int, number: int) -> tuple[Program, Answer]:
     """A program that is no race, and what must come of it."""
-    for attempt in range(_TRIES):
-        program = _Generator(random.Random(f"{seed} {number} {attempt}")).program()
-        if not 1 <= size(program) <= _MOST_STATEMENTS:
+    for attempt in range(TRIES):
+        program = Generator(random.Random(f"{seed} {number} {attempt}")).program()
+        if not 1 <= size(program) <= MOST_STATEMENTS:
             continue
         try:
             answer = oracle.ask(program)
@@ -66,10 +66,10 @@ def generate(seed: int, number: int) -> tuple[Program, Answer]:
         except (Racy, Stuck):
             continue
         return program, answer
-    raise AssertionError(f"no program {number} of seed {seed} in {_TRIES} tries")
+    raise AssertionError(f"no program {number} of seed {seed} in {TRIES} tries")
 
 
-class _Generator:
+class Generator:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._count = 0
@@ -105,7 +105,7 @@ class _Generator:
         rng = self._rng
         if handling and rng.random() < 0.25:
             return rng.choice([Reraise(), self._raise(handling=True)])
-        if depth >= _MOST_DEPTH or rng.random() < 0.55:
+        if depth >= MOST_DEPTH or rng.random() < 0.55:
             return self._doing()
         makers: list[tuple[float, Callable[[int], Statement]]] = [
             (3, self._try),
@@ -290,7 +290,7 @@ class _Generator:
         self._plain = self._rng.random() < 0.15 if plain is None else plain
         self._in_child, self._guarded = True, 0
         try:
-            return Program(self._block(_MOST_DEPTH - 1, most=2), plain=self._plain)
+            return Program(self._block(MOST_DEPTH - 1, most=2), plain=self._plain)
         finally:
             self._in_child = False
             self._plain, self._guarded = before

@@ -79,7 +79,7 @@ Body = Gives | Fails | Hangs
 class Step:
     name: str
     body: Body = Gives()
-    # What the engine calls it; statements may share it.
+    # What the engine calls it; statements may share it. Empty: by its key, which no other has.
     called: str = "step"
     # The attempts that its policy allows; 0: it has no policy.
     retry: int = 0
@@ -271,6 +271,36 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+class Pool:
+    """So many workers in a TaskGroup take the branches from an `asyncio.Queue`, each the next one when it is free."""
+
+    name: str
+    branches: tuple[Block, ...]
+    workers: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """`how`: "first" is `asyncio.wait` for the first branch to end, "each" is `asyncio.as_completed`.
+
+    The branches that lose are cancelled and awaited (`ends`), or left alone.
+    """
+
+    name: str
+    branches: tuple[Block, ...]
+    how: str = "first"
+    ends: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Under an `asyncio.Lock` that all branches share. It gives the number of those that held the lock before."""
+
+    name: str
+    body: Block = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Flip:
     """Chance that nobody records. Never generated: the instruments of `pgqrs.testing` must catch it (`kit.py`)."""
 
@@ -279,7 +309,24 @@ class Flip:
     otherwise: Block = ()
 
 
-Statement = Doing | If | Loop | Try | TryGroup | Raise | Reraise | Return | Gather | Group | Start | Join | Flip
+Statement = (
+    Doing
+    | If
+    | Loop
+    | Try
+    | TryGroup
+    | Raise
+    | Reraise
+    | Return
+    | Gather
+    | Group
+    | Start
+    | Join
+    | Pool
+    | Race
+    | Hold
+    | Flip
+)
 Block = tuple[Statement, ...]
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pgqrs
 from pgqrs.engine.context import current_context
+from proof.programs.errors import seen
 from proof.programs.faults import Dead, Fate, current_fate
 from proof.programs.grammar import (
     Ask,
@@ -54,7 +55,9 @@ _numbers = itertools.count(1)
 class Case:
     """One execution of a program: what it leaves behind outside of the database."""
 
-    def __init__(self, program: Program, *, schema: str = "", makes_table: bool = False) -> None:
+    def __init__(
+        self, program: Program, *, schema: str = "", makes_table: bool = False, is_racy: bool = False
+    ) -> None:
         self.ident = str(next(_numbers))
         self.program = program
         self.ledger = Ledger()
@@ -67,6 +70,8 @@ class Case:
         self.table = f'"{schema}".{TABLE}' if schema else TABLE
         # In a database that nobody has prepared.
         self.makes_table = makes_table
+        # Another attempt may come to a statement by another way, and in another branch: a child there is another one.
+        self.is_racy = is_racy
         self.flips = 0
         CASES[self.ident] = self
 
@@ -82,6 +87,9 @@ class Case:
         """The input of the run with that label."""
         return f"{self.ident}|{label}"
 
+    def label_of_child(self, label: str, key: str, path: str) -> str:
+        return f"{label}/{key}" + (f"@{path}" if self.is_racy and path else "")
+
     def begun(self, label: str) -> Pass:
         log = _Log(current_fate.get())
         self.passes.setdefault(label, []).append(log)
@@ -95,13 +103,14 @@ class _Log(Pass):
         super().__init__()
         self._fate = fate
 
-    def add(self, path: str, observation: Observation, *, is_cut: bool = False) -> None:
+    def add(self, path: str, observation: Observation, *, is_cut: bool = False, is_leaving: bool = False) -> None:
         if self._fate is None or not self._fate.is_dead:
-            super().add(path, observation, is_cut=is_cut)
+            super().add(path, observation, is_cut=is_cut, is_leaving=is_leaving)
 
-    def ended(self, how: str) -> None:
+    def ended(self, how: str, gave: Observation) -> None:
         if self._fate is None or not self._fate.is_dead:
             self.end = how
+            self.gave = gave
 
 
 async def handle(ctx: Any, given: str) -> Any:
@@ -150,10 +159,10 @@ async def _walked(ctx: Any, case: Case, label: str) -> Any:
     program = case.programs[label]
     try:
         result = await Walk(program, _Verbs(ctx, case, label, program), log, label).run()
-    except Exception:
-        log.ended("raised")
+    except Exception as error:
+        log.ended("raised", Observation("", error=seen(error)))
         raise
-    log.ended("returned")
+    log.ended("returned", Observation("", result))
     return result
 
 
@@ -165,10 +174,15 @@ class _Verbs:
         self._case = case
         self._label = label
         self._plain = program.plain
+        # A plain handler's context has the other one inside.
+        self._execution = getattr(ctx, "_context", ctx)._execution
 
     def chance(self) -> bool:
         self._case.flips += 1
         return self._case.flips % 2 == 0
+
+    def is_leaving(self) -> bool:
+        return bool(self._execution.is_unwinding)
 
     async def gather(self, branches: list[Callable[[], Coroutine[Any, Any, Any]]], node: Gather) -> list[Any]:
         options = {"return_exceptions": True} if node.return_exceptions else {}
@@ -182,7 +196,7 @@ class _Verbs:
         return await getattr(self, f"_{type(node).__name__.lower()}")(node, key, frame)
 
     async def _transact(self, node: Transact, key: str, frame: Frame) -> Any:
-        return await _done(self._ctx.transaction(node.called, self._work(node.body, key, frame)))
+        return await _done(self._ctx.transaction(node.called or key, self._work(node.body, key, frame)))
 
     async def _emit(self, node: Emit, key: str, _frame: Frame) -> Any:
         return await _done(self._ctx.emit(f"proof.{node.name}", f"{self._label}:{key}"))
@@ -201,15 +215,15 @@ class _Verbs:
 
     # -- children ----------------------------------------------------------------------------------------
 
-    async def _child(self, node: Child, key: str, _frame: Frame) -> Any:
-        given = self._born(key, node.program, cancelled=node.cancelled)
+    async def _child(self, node: Child, key: str, frame: Frame) -> Any:
+        given = self._born(key, frame, node.program, cancelled=node.cancelled)
         if node.how == "call":
             return await nested(given)
         child = await _done(self._ctx.spawn(workflow_of(node.program), given))
         return await _done(child.result())
 
-    async def _map(self, node: Map, key: str, _frame: Frame) -> Any:
-        given = [self._born(f"{key}.{number}", program) for number, program in enumerate(node.programs)]
+    async def _map(self, node: Map, key: str, frame: Frame) -> Any:
+        given = [self._born(f"{key}.{number}", frame, program) for number, program in enumerate(node.programs)]
         options = {"return_exceptions": True} if node.return_exceptions else {}
         # One workflow for all of them, whose handlers are not plain.
         return await _done(self._ctx.map(ASYNC, given, limit=node.limit, **options))
@@ -224,9 +238,9 @@ class _Verbs:
         winner = await _done(self._ctx.first(*(calls if self._plain else (call() for call in calls))))
         return [winner.key, winner.value]
 
-    def _born(self, key: str, program: Program, *, cancelled: bool = False) -> str:
+    def _born(self, key: str, frame: Frame, program: Program, *, cancelled: bool = False) -> str:
         """The input of a child, which finds its program in this process."""
-        label = f"{self._label}/{key}"
+        label = self._case.label_of_child(self._label, key, frame.path)
         self._case.programs[label] = program
         if cancelled:
             self._case.doomed.add(label)
@@ -244,7 +258,7 @@ class _Verbs:
         if isinstance(node.body, Hangs):
             options["timeout"] = _GENEROUS if self._case.healed else _TIMEOUT
         body = self._plain_body(node, key, frame) if node.plain else self._async_body(node, key, frame)
-        return await _done(self._ctx.step(node.called, body, **options))
+        return await _done(self._ctx.step(node.called or key, body, **options))
 
     def _async_body(self, node: Step, key: str, frame: Frame) -> Callable[[], Awaitable[Any]]:
         async def body() -> Any:

@@ -1,6 +1,7 @@
 """`python -m proof.programs.hunt SEED COUNT`: prints what diverges on the library that is on the path, as JSON lines.
 
-`SEED check CASE ...` executes those cases alone, such as "17 kill@5". Ends with a line without a case.
+`SEED COUNT racy` executes racy programs, `SEED check CASE ...` those cases alone, such as "17 kill@5" and "r17 none".
+Ends with a line without a case.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import signal
 import sys
 from typing import Any
 
-from proof.programs.bench import Bench, Divergence
+from proof.programs.bench import Bench, Divergence, read_case
 from proof.programs.faults import Fault
 from proof.programs.single import config_for
 
@@ -24,15 +25,16 @@ def main(seed: int, given: list[str]) -> None:
     bench = Bench(config_for("sqlite", ""))
     executed = 0
     number = 0
+    is_racy = False
 
     def tell(divergence: Divergence | None, said: str = "") -> None:
-        case = "" if divergence is None else f"{divergence.number} {divergence.fault}"
+        case = "" if divergence is None else divergence.case
         said = said if divergence is None else divergence.said[0]
         print(json.dumps({"case": case, "said": said, "executed": executed}), flush=True)
 
     def ring(*_given: Any) -> None:
         """It does not answer any more: that is a divergence, too, and the last one here."""
-        case = f"{number} {bench.fault}"
+        case = f"{'r' if is_racy else ''}{number} {bench.fault}"
         print(json.dumps({"case": case, "said": "hangs: no answer", "executed": executed}), flush=True)
         os._exit(0)
 
@@ -40,13 +42,13 @@ def main(seed: int, given: list[str]) -> None:
     bench.deadline = _DEADLINE_SECONDS
     if given[0] == "check":
         for case in given[1:]:
-            text, _, fault = case.partition(" ")
-            number = int(text)
-            for divergence in bench.run_one(seed, number, Fault.of(fault)).diverged:
+            is_racy, number, fault = read_case(case)
+            for divergence in bench.run_one(seed, number, Fault.of(fault), is_racy=is_racy).diverged:
                 tell(divergence)
     else:
+        is_racy = given[1:] == ["racy"]
         while executed < int(given[0]):
-            report = bench.run(seed, number, _FAULTS)
+            report = bench.run(seed, number, _FAULTS, is_racy=is_racy)
             executed += report.executed
             number += 1
             for divergence in report.diverged:

@@ -18,9 +18,9 @@ def divergences(result: Result, answer: Answer) -> list[str]:
     """What is not as it must be, each with the kind of it as its first word; empty when all is well."""
     found = list(result.wrong)
     if any(each.startswith(("hangs", "stuck", "parked")) for each in found):
-        return found + _unequal_passes(result)
+        return found + _all_unequal_passes(result)
     found += _wrong_ends(result, answer)
-    found += _unequal_passes(result)
+    found += _all_unequal_passes(result)
     found += _unforeseen(result, answer)
     found += _wrong_effects(result, answer)
     found += _wrong_rows(result, answer)
@@ -35,7 +35,7 @@ def _wrong_ends(result: Result, answer: Answer) -> list[str]:
     row = result.rows[""]
     if result.cancelled:
         return found if row.status == "CANCELLED" else [*found, f"outcome: cancelled, but it is {row.status}"]
-    seen = _outcome(row)
+    seen = outcome_of(row)
     if result.struck_last and answer.outcome.status == "ERROR" and seen == Outcome("ERROR", error="worker_lost"):
         # Attempts are bounded: no other worker takes up a run whose last one was lost.
         return found
@@ -44,7 +44,7 @@ def _wrong_ends(result: Result, answer: Answer) -> list[str]:
     return found
 
 
-def _outcome(row: Row) -> Outcome:
+def outcome_of(row: Row) -> Outcome:
     if row.status == "SUCCESS":
         return Outcome("SUCCESS", json.loads(row.output or "null"))
     return Outcome(row.status, error=row.last_error)
@@ -53,25 +53,31 @@ def _outcome(row: Row) -> Outcome:
 # -- observations ------------------------------------------------------------------------------------------------
 
 
-def _unequal_passes(result: Result) -> list[str]:
-    """A value never changes from one pass to the next; an error only after a pass that ended with one."""
+def _all_unequal_passes(result: Result) -> list[str]:
     found = []
     for label, passes in result.case.passes.items():
-        known: dict[tuple[str, str], Observation] = {}
-        for number, each in enumerate(sorted(passes, key=lambda one: one.token), 1):
-            for path, seen in each.seen.items():
-                for observation in seen:
-                    before = known.get((path, observation.key))
-                    if before is not None and not _same(before, observation):
-                        found.append(f"changed: {_of(label)} saw {before}; and {observation} in pass {number}")
-                    known[path, observation.key] = observation
-            if each.end == "raised":
-                # What left the handler may be tried again; and with it whatever was made of it.
-                known = {place: o for place, o in known.items() if o.error is None and not _holds_errors(o.value)}
+        found += unequal_passes(label, sorted(passes, key=lambda one: one.token))
     return found
 
 
-def _same(one: Observation, other: Observation) -> bool:
+def unequal_passes(label: str, passes: list[Pass]) -> list[str]:
+    """A value never changes from one pass to the next; an error only after a pass that ended with one."""
+    found = []
+    known: dict[tuple[str, str], Observation] = {}
+    for number, each in enumerate(passes, 1):
+        for path, seen in each.seen.items():
+            for observation in seen:
+                before = known.get((path, observation.key))
+                if before is not None and not is_same(before, observation):
+                    found.append(f"changed: {run_of(label)} saw {before}; and {observation} in pass {number}")
+                known[path, observation.key] = observation
+        if each.end == "raised":
+            # What left the handler may be tried again; and with it whatever was made of it.
+            known = {place: o for place, o in known.items() if o.error is None and not holds_errors(o.value)}
+    return found
+
+
+def is_same(one: Observation, other: Observation) -> bool:
     if (one.error is None) != (other.error is None):
         return False
     if one.error is not None and other.error is not None:
@@ -79,7 +85,7 @@ def _same(one: Observation, other: Observation) -> bool:
     return bool(one.value == other.value)
 
 
-def _holds_errors(value: object) -> bool:
+def holds_errors(value: object) -> bool:
     return "Seen(" in repr(value)
 
 
@@ -90,15 +96,15 @@ def _unforeseen(result: Result, answer: Answer) -> list[str]:
         life = answer.lives.get(label)
         if life is None:
             if not _is_optional(label, answer):
-                found.append(f"unforeseen: {_of(label)} was never started in the oracle")
+                found.append(f"unforeseen: {run_of(label)} was never started in the oracle")
             continue
         lives = [life, *answer.alternatives.get(label, ())]
         known = _known(lives)
         for number, each in enumerate(passes, 1):
             if not any(_foreseen(each, one, joined, known) for way in lives for one, joined in _attempts(way)):
-                found.append(f"unforeseen: pass {number} of {_of(label)} {_difference(each, life)}")
+                found.append(f"unforeseen: pass {number} of {run_of(label)} {_difference(each, life)}")
             found += [
-                f"unforeseen: pass {number} of {_of(label)} saw {observation} on its way out"
+                f"unforeseen: pass {number} of {run_of(label)} saw {observation} on its way out"
                 for path, observation in each.on_the_way_out
                 if not _may_be(observation, known.get((path, observation.key)))
             ]
@@ -201,10 +207,10 @@ def _wrong_rows(result: Result, answer: Answer) -> list[str]:
                 found.append(f"{what}: {key} is there, and never is in the oracle")
         if not result.cancelled:
             found += [f"{what}: {key} is not there" for key in sorted(expected) if expected[key] and not seen[key]]
-    return found + _unwritten(result)
+    return found + unwritten(result)
 
 
-def _unwritten(result: Result) -> list[str]:
+def unwritten(result: Result) -> list[str]:
     """What a handler was told was written is there, whatever struck: it was told when that had been committed."""
     found = []
     for label, passes in result.case.passes.items():
@@ -219,9 +225,9 @@ def _unwritten(result: Result) -> list[str]:
         for key in sorted(told):
             match nodes.get(key.partition("[")[0]):
                 case Transact() if not result.written[f"{label}:{key}"]:
-                    found.append(f"row: {label}:{key} is not there, and {_of(label)} saw its value")
+                    found.append(f"row: {label}:{key} is not there, and {run_of(label)} saw its value")
                 case Emit() | Step(emits=True) if not result.emitted[f"{label}:{key}"]:
-                    found.append(f"event: {label}:{key} is not there, and {_of(label)} saw its value")
+                    found.append(f"event: {label}:{key} is not there, and {run_of(label)} saw its value")
     return found
 
 
@@ -252,5 +258,5 @@ def _has_loose(life: Life) -> bool:
     return any(len(joined) == 1 for joined in life.joined)
 
 
-def _of(label: str) -> str:
+def run_of(label: str) -> str:
     return f"run {label!r}" if label else "the handler"

@@ -54,12 +54,18 @@ class Pass:
     token: int = 0
     # What a `finally` observed, by branch, when the engine had ended the pass: out of order, and in part CUT.
     on_the_way_out: list[tuple[str, Observation]] = field(default_factory=list)
+    # What all branches observed, in the order in which they did, until the engine or the handler ended the pass.
+    order: list[tuple[str, Observation]] = field(default_factory=list)
+    # What the handler returned, or raised.
+    gave: Observation | None = None
 
-    def add(self, path: str, observation: Observation, *, is_cut: bool = False) -> None:
+    def add(self, path: str, observation: Observation, *, is_cut: bool = False, is_leaving: bool = False) -> None:
         if is_cut:
             self.on_the_way_out.append((path, observation))
         else:
             self.seen.setdefault(path, []).append(observation)
+        if not is_cut and not is_leaving and not self.end:
+            self.order.append((path, observation))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from pgqrs import errors as ours
 from proof.programs import errors, virtual
-from proof.programs.answers import Answer, Life, Outcome, Racy
+from proof.programs.answers import Ambiguous, Answer, Life, Outcome
 from proof.programs.errors import by_engine
 from proof.programs.grammar import (
     Ask,
@@ -91,7 +91,7 @@ class Memory:
             self.healed = True
             outcome = await run.live_again()
         if self.races:
-            raise Racy("two statements have the same step id")
+            raise Ambiguous("two statements have the same step id")
         required = frozenset(run.known)
         return Answer(
             outcome,
@@ -235,6 +235,9 @@ class _Verbs:
     def chance(self) -> bool:
         return True
 
+    def is_leaving(self) -> bool:
+        return False
+
     async def gather(self, branches: list[Callable[[], Coroutine[Any, Any, Any]]], node: Gather) -> list[Any]:
         if self._run.program.plain:
             # Side by side in threads: the first error, by their order, when all have come to their end.
@@ -261,8 +264,9 @@ class _Verbs:
         """A step's id is its name and its number in the branch: after a failure was healed another may have it."""
         if not isinstance(node, Step | Transact):
             return
-        count = frame.counts[node.called] = frame.counts.get(node.called, 0) + 1
-        step_id = f"{node.called}#{count}@{frame.path}"
+        called = node.called or key
+        count = frame.counts[called] = frame.counts.get(called, 0) + 1
+        step_id = f"{called}#{count}@{frame.path}"
         if self._run.ids.setdefault(step_id, key) != key:
             self._oracle.races = True
 
@@ -394,14 +398,14 @@ def failure(body: Body, number: int, *, healed: bool) -> Callable[[], Exception]
     """What the body raises when it begins for the `number`th time; None when it returns its value."""
     match body:
         case Fails(times=times) if number <= times if times is not None else not healed:
-            return lambda: _raised(body)
+            return lambda: raised_by(body)
         case Hangs() if not healed:
             return lambda: by_engine(TimeoutError(), "timeout")
         case Gives() | Fails() | Hangs():
             return None
 
 
-def _raised(body: Fails) -> Exception:
+def raised_by(body: Fails) -> Exception:
     error = errors.make(body.kind, body.number)
     if body.caused:
         error.__cause__ = KeyError("the cause")

@@ -1,7 +1,7 @@
 """The oracle: executes a program in memory, without the engine, and says what must come of it.
 
 It does so under several schedules, in which bodies and waits take different times. A program whose outcome depends on
-them is a race, and no use: `Racy`.
+them is a race, to which it has no answer: `Racy` (see `agreement.py`).
 """
 
 from __future__ import annotations

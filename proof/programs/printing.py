@@ -20,13 +20,16 @@ from proof.programs.grammar import (
     Gives,
     Group,
     Hangs,
+    Hold,
     If,
     Join,
     LastIs,
     Loop,
     Map,
+    Pool,
     Program,
     Progress,
+    Race,
     Raise,
     Reraise,
     Return,
@@ -40,7 +43,7 @@ from proof.programs.grammar import (
 )
 
 
-def as_test(program: Program, fault: str, *, on: str, name: str, said: list[str]) -> str:
+def as_test(program: Program, fault: str, *, on: str, name: str, said: list[str], is_racy: bool = False) -> str:
     """Source for a file in tests/: it fails as long as the divergence is there."""
     comment = "\n".join(f"    # {line}" for line in handler(program))
     reasons = "\n".join(f"    # {each[:110]}" for each in said[:3])
@@ -48,7 +51,7 @@ def as_test(program: Program, fault: str, *, on: str, name: str, said: list[str]
         "from proof.programs.grammar import *  # noqa: F403\n"
         "from proof.programs.single import check\n\n\n"
         f"def test_{name}():\n{comment}\n    #\n{reasons}\n"
-        f"    check({compact(program)}, {fault!r}, on={on!r})\n"
+        f"    check({compact(program)}, {fault!r}, on={on!r}{', is_racy=True' if is_racy else ''})\n"
     )
 
 
@@ -105,9 +108,11 @@ class _Words:
                 options = f", retry=RetryPolicy({node.retry})" if node.retry else ""
                 options += ", timeout=0.02" if isinstance(node.body, Hangs) else ""
                 body = f"{'def' if node.plain else 'async'} body {_body(node.body)}{', emits' if node.emits else ''}"
-                return f"{self._await}ctx.step({node.called!r}, <{body}>{options})"
+                return f"{self._await}ctx.step({node.called or node.name!r}, <{body}>{options})"
             case Transact():
-                return f"{self._await}ctx.transaction({node.called!r}, <insert, then {_body(node.body)}>)"
+                return (
+                    f"{self._await}ctx.transaction({node.called or node.name!r}, <insert, then {_body(node.body)}>)"
+                )
             case Emit() | Progress():
                 return f"{self._await}ctx.{type(node).__name__.lower()}(...)"
             case Ask():
@@ -192,6 +197,20 @@ class _Words:
         for number, branch in enumerate(branches, 1):
             yield f"    # branch {number}"
             yield from self._inner(branch)
+
+    def _pool(self, node: Pool) -> Iterator[str]:
+        yield f"# {node.name}: {node.workers} tasks of a TaskGroup take the branches below from an asyncio.Queue"
+        yield from self._branches(node.branches)
+
+    def _race(self, node: Race) -> Iterator[str]:
+        way = "asyncio.as_completed" if node.how == "each" else "asyncio.wait, FIRST_COMPLETED"
+        ends = ", and cancels the others" if node.how == "first" and node.ends else ""
+        yield f"# {node.name}: a task for each branch below; {way}{ends}"
+        yield from self._branches(node.branches)
+
+    def _hold(self, node: Hold) -> Iterator[str]:
+        yield f"async with lock:  # {node.name}"
+        yield from self._inner(node.body)
 
     def _start(self, node: Start) -> Iterator[str]:
         yield f"{node.name} = asyncio.create_task(<the branch below>)"

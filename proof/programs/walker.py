@@ -22,11 +22,14 @@ from proof.programs.grammar import (
     Flip,
     Gather,
     Group,
+    Hold,
     If,
     Join,
     LastIs,
     Loop,
+    Pool,
     Program,
+    Race,
     Raise,
     Reraise,
     Return,
@@ -96,6 +99,10 @@ class Verbs(Protocol):
         """Nobody records it."""
         ...
 
+    def is_leaving(self) -> bool:
+        """True when the engine has ended the pass: what a `finally` still sees comes in no order."""
+        ...
+
 
 class Walk:
     """One pass over one program."""
@@ -109,6 +116,9 @@ class Walk:
         self.joined: set[str] = {""}
         self.main = Frame()
         self.loose: list[asyncio.Task[Any]] = []
+        self._lock = asyncio.Lock()
+        # How many have held the lock.
+        self._held = 0
 
     async def run(self) -> Any:
         done = await self._block(self._program.body, self.main)
@@ -154,14 +164,17 @@ class Walk:
         try:
             value = await work
         except Exception as error:
-            self._log.add(frame.path, Observation(key, error=errors.seen(error)))
+            self._note(frame, Observation(key, error=errors.seen(error)))
             raise
         # Only a `finally` sees the signals with which the engine ends branches, as values of a lenient gather.
         is_cut = frame.is_unwinding and _holds_signals(value)
         value = _plain(value, cut=is_cut)
-        self._log.add(frame.path, Observation(key, value), is_cut=is_cut)
+        self._note(frame, Observation(key, value), is_cut=is_cut)
         frame.last = type(value).__name__ if hidden else value
         frame.seen.append(f"{key}={ANY if hidden else _short(value)}")
+
+    def _note(self, frame: Frame, observation: Observation, *, is_cut: bool = False) -> None:
+        self._log.add(frame.path, observation, is_cut=is_cut, is_leaving=self._verbs.is_leaving())
 
     async def _loop(self, node: Loop, frame: Frame) -> Any:
         outer = frame.loop
@@ -297,9 +310,82 @@ class Walk:
 
         await self._observed(frame, frame.key(f"join {node.name}"), awaited())
 
+    # -- where the order of results matters --------------------------------------------------------------
+
+    async def _pool(self, node: Pool, frame: Frame) -> None:
+        frames = [frame.fork() for _ in range(node.workers)]
+        key = frame.key(node.name)
+        queue: asyncio.Queue[int] = asyncio.Queue()
+        for number in range(len(node.branches)):
+            queue.put_nowait(number)
+
+        async def work(own: Frame) -> Any:
+            taken = 0
+            while not queue.empty():
+                number = queue.get_nowait()
+                self._noted(own, f"{key}/{taken}", number)
+                taken += 1
+                done = await self._block(node.branches[number], own)
+                if done is not None:
+                    return done.value
+            return list(own.seen)
+
+        async def together() -> list[Any]:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(work(own)) for own in frames]
+            self._join_frames(frame, frames)
+            return [task.result() for task in tasks]
+
+        await self._observed(frame, key, together())
+
+    async def _race(self, node: Race, frame: Frame) -> None:
+        frames = [frame.fork() for _ in node.branches]
+        # Tasks of our own: `as_completed` makes those of coroutines in the order of a set.
+        tasks = [
+            asyncio.create_task(self._branch(block, own)) for block, own in zip(node.branches, frames, strict=True)
+        ]
+        for task in tasks:
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self.loose += tasks
+
+        async def together() -> list[Any]:
+            results = await (_each(tasks) if node.how == "each" else _first(tasks, ends=node.ends))
+            self._join_frames(frame, [own for task, own in zip(tasks, frames, strict=True) if task.done()])
+            return results
+
+        await self._observed(frame, frame.key(node.name), together())
+
+    async def _hold(self, node: Hold, frame: Frame) -> Any:
+        async with self._lock:
+            self._held += 1
+            self._noted(frame, frame.key(node.name), self._held - 1)
+            return await self._block(node.body, frame)
+
+    def _noted(self, frame: Frame, key: str, value: Any) -> None:
+        """What the branch was given by another, and not by the engine."""
+        self._note(frame, Observation(key, value))
+        frame.last = value
+        frame.seen.append(f"{key}={value}")
+
     def _join_frames(self, frame: Frame, frames: list[Frame]) -> None:
         frame.joined(*frames)
         self.joined |= {each.path for each in frames}
+
+
+async def _first(tasks: list[asyncio.Task[Any]], *, ends: bool) -> list[Any]:
+    """The number of the first task to end, and what it gave."""
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    number = min(number for number, task in enumerate(tasks) if task in done)
+    if ends:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    return [number, tasks[number].result()]
+
+
+async def _each(tasks: list[asyncio.Task[Any]]) -> list[Any]:
+    """What they gave, in the order in which they ended."""
+    return [await following for following in asyncio.as_completed(tasks)]
 
 
 def _holds(test: Test, frame: Frame) -> bool:

@@ -116,10 +116,10 @@ class World:
 
     # -- one execution -----------------------------------------------------------------------------------
 
-    async def execute(self, program: Program, fault: Fault) -> Result:
+    async def execute(self, program: Program, fault: Fault, *, is_racy: bool = False) -> Result:
         await self.empty()
         schema = self.store.config.schema if self.backend == "postgres" else ""
-        case = Case(program, schema=schema)
+        case = Case(program, schema=schema, is_racy=is_racy)
         result = Result(case, fault)
         execution = Execution(self, case, result)
         try:
