@@ -32,7 +32,48 @@ def _broken(name: str, breaks: str, file: str, before: str, after: str) -> Mutan
     return Mutant(name, breaks, (Edit(file, before, after),), ())
 
 
+# Of the order in which results reach a handler: only racy programs can notice these.
+ORDERS: tuple[Mutant, ...] = (
+    _broken(
+        "order-of-asking",
+        "results reach a handler in the order in which they were recorded",
+        "engine/arrivals.py",
+        "heapq.heappush(self._waiting, (number, self._count, future, branch))",
+        "heapq.heappush(self._waiting, (number if number == math.inf else 0, self._count, future, branch))",
+    ),
+    _broken(
+        "order-forgotten",
+        "a replay knows in which order the results were recorded",
+        "engine/execution.py",
+        "return self._number_of.get(step_id) or (None if recorded is None else recorded.sequence)",
+        "return self._number_of.get(step_id)",
+    ),
+    _broken(
+        "order-unstored",
+        "the number of a result is recorded with it",
+        "engine/execution.py",
+        "            step = step._replace(sequence=self.number(step.step_id))\n        write = Write(",
+        "            step = step._replace(sequence=self.number(step.step_id))\n"
+        "        step = step._replace(sequence=None)\n        write = Write(",
+    ),
+    _broken(
+        "order-without-quiet",
+        "the next result comes when no branch can move",
+        "engine/arrivals.py",
+        "        if self._still >= _QUIET_TURNS or self._turns >= _MOST_TURNS:\n            self._give()",
+        "        if self._turns:\n            self._give()",
+    ),
+    _broken(
+        "order-overtaken",
+        "no result overtakes one whose record is being written",
+        "engine/arrivals.py",
+        "return bool(self._numbered) and self._numbered[0] < number",
+        "return False",
+    ),
+)
+
 BREAKAGES: tuple[Mutant, ...] = (
+    *ORDERS,
     _broken(
         "error-class",
         "a handler catches the class that the step raised",
@@ -272,7 +313,8 @@ def _hunted(order: Order, mutant: Mutant, folder: Path) -> Verdict:
     except NoLongerApplies as error:
         return Verdict(mutant, killed=False, by=f"no longer applies: {error}")
     executed = 0
-    for found in _hunt(copy, order.seed, [str(MOST_EXECUTIONS)]):
+    kind = ["racy"] if mutant in ORDERS else []
+    for found in _hunt(copy, order.seed, [str(MOST_EXECUTIONS), *kind]):
         executed = found["executed"]
         if found["case"] and _is_killed(copy, order.seed, found["case"]):
             return Verdict(mutant, killed=True, by=f"{found['case']}: {found['said'][:160]}", executed=executed)
