@@ -47,16 +47,27 @@ async def _replayed(program: Program, given: Pass) -> Pass:
     log = Pass()
     verbs = _Verbs()
     names = {node.name for node in parts(program) if isinstance(node, Doing)}
-    walk = Walk(program, verbs, log, "")
-    task = asyncio.ensure_future(walk.run())
+    task = asyncio.ensure_future(_walked(Walk(program, verbs, log, ""), log))
     for path, observation in given.order:
         await _quiet()
         if observation.key.partition("[")[0] in names:
             verbs.give(path, observation)
     await _quiet()
     if task.done():
-        _note_end(task, log)
+        task.result()
     return log
+
+
+async def _walked(walk: Walk, log: Pass) -> None:
+    """As on the engine, nothing is noted any more when the handler has come to its end."""
+    try:
+        result = await walk.run()
+    except Impossible:
+        raise
+    except Exception as error:  # noqa: BLE001 - a handler may raise anything
+        log.end, log.gave = "raised", Observation("", error=errors.seen(error))
+    else:
+        log.end, log.gave = "returned", Observation("", result)
 
 
 async def _quiet() -> None:
@@ -66,14 +77,6 @@ async def _quiet() -> None:
         await asyncio.sleep(0)
         if not ready._ready:
             return
-
-
-def _note_end(task: asyncio.Future[Any], log: Pass) -> None:
-    error = task.exception()
-    if isinstance(error, Impossible):
-        raise error
-    log.end = "returned" if error is None else "raised"
-    log.gave = Observation("", task.result()) if error is None else Observation("", error=errors.seen(error))
 
 
 class _Verbs:

@@ -19,6 +19,7 @@ from proof.programs.grammar import (
     Pool,
     Program,
     Race,
+    Start,
     Step,
     Transact,
     parts,
@@ -129,6 +130,16 @@ def test_the_first_error_ends_the_group_and_the_handler():
 
     assert made.end == "raised"
     assert [str(part.kind) for part in made.gave.error.parts] == ["builtins.FileNotFoundError"]
+
+
+def test_nothing_is_noted_when_the_handler_has_come_to_its_end():
+    """The background task gets the lock in the moment in which the handler returns."""
+    ends = program(Start("b", (Step("a"), Hold("h"))), Hold("i", (Step("c"),)))
+
+    made = replayed(ends, observed(("", "i", 0), ("1", "a", 1), ("", "c", 1)))
+
+    assert made.end == "returned"
+    assert [observation.key for _, observation in made.order] == ["i", "a", "c"]
 
 
 # -- what passes must agree on ---------------------------------------------------------------------------------------
