@@ -99,12 +99,12 @@ def _difference(seen: Pass, right: Pass) -> str:
         expected = right.order[index] if index < len(right.order) else None
         if expected is None or one[0] != expected[0] or not one[1].agrees(expected[1]):
             return f"saw {_at(one)}, not {_at(expected) if expected else 'anything more'}"
-    if not seen.end:
+    if seen.gave is None:
         # What followed from the last result may have been cut off.
         return ""
     if len(right.order) > len(seen.order):
         return f"did not see {_at(right.order[len(seen.order)])}"
-    if seen.end != right.end or seen.gave is None or right.gave is None or not seen.gave.agrees(right.gave):
+    if seen.end != right.end or right.gave is None or not seen.gave.agrees(right.gave):
         return f"{seen.end}{seen.gave}, and {right.end or 'does not end'}{right.gave or ''} in memory"
     return ""
 
@@ -143,7 +143,8 @@ def _wrong_end(result: Result, label: str, row: Row, last: Pass | None) -> str:
 
 def _is_lost(result: Result, label: str, row: Row) -> bool:
     """Attempts are bounded: no other worker takes up a run whose last one was lost."""
-    is_last = row.attempt >= CHILD_ATTEMPTS if label else result.struck_last
+    # A lease whose reply was lost is an attempt as well.
+    is_last = row.attempt >= CHILD_ATTEMPTS if label else result.struck_last or "claims.claim" in result.struck_at
     return row.last_error == "worker_lost" and result.struck and is_last
 
 

@@ -107,7 +107,7 @@ class _Log(Pass):
         if self._fate is None or not self._fate.is_dead:
             super().add(path, observation, is_cut=is_cut, is_leaving=is_leaving)
 
-    def ended(self, how: str, gave: Observation) -> None:
+    def ended(self, how: str, gave: Observation | None) -> None:
         if self._fate is None or not self._fate.is_dead:
             self.end = how
             self.gave = gave
@@ -157,12 +157,13 @@ async def _walked(ctx: Any, case: Case, label: str) -> Any:
     # A plain handler's context has the other one inside.
     log.token = getattr(ctx, "_context", ctx)._execution.claim.lease.lease_token
     program = case.programs[label]
+    verbs = _Verbs(ctx, case, label, program)
     try:
-        result = await Walk(program, _Verbs(ctx, case, label, program), log, label).run()
+        result = await Walk(program, verbs, log, label).run()
     except Exception as error:
-        log.ended("raised", Observation("", error=seen(error)))
+        log.ended("raised", None if verbs.is_leaving() else Observation("", error=seen(error)))
         raise
-    log.ended("returned", Observation("", result))
+    log.ended("returned", None if verbs.is_leaving() else Observation("", result))
     return result
 
 

@@ -56,7 +56,7 @@ class Pass:
     on_the_way_out: list[tuple[str, Observation]] = field(default_factory=list)
     # What all branches observed, in the order in which they did, until the engine or the handler ended the pass.
     order: list[tuple[str, Observation]] = field(default_factory=list)
-    # What the handler returned, or raised.
+    # What the handler returned, or raised; None when it did so on its way out, and nothing came of it.
     gave: Observation | None = None
 
     def add(self, path: str, observation: Observation, *, is_cut: bool = False, is_leaving: bool = False) -> None:

@@ -226,6 +226,21 @@ def test_an_outcome_that_is_not_that_of_the_last_pass_is_told(result):
     assert told(result) == ["outcome"]
 
 
+def test_what_a_handler_gave_on_its_way_out_is_not_asked_for(result):
+    cut = observed(*ORDER, end="raised", token=1)
+    result.case.passes[""][0] = cut
+
+    assert told(result) == []
+
+
+@pytest.mark.parametrize(("at", "is_told"), [("after claims.claim", False), ("after settling.commit", True)])
+def test_a_racy_run_whose_last_lease_was_lost_ends_for_that(result, at, is_told):
+    result.struck, result.fault, result.struck_at = True, Fault("lost", 3), at
+    result.rows[""] = result.rows[""]._replace(status="ERROR", output=None, last_error="worker_lost")
+
+    assert told(result) == (["outcome"] if is_told else [])
+
+
 @pytest.mark.parametrize("status", ["PENDING", "RUNNING", "PAUSED"])
 def test_a_racy_run_that_is_left_is_told(result, status):
     result.rows[""] = result.rows[""]._replace(status=status)
