@@ -13,7 +13,7 @@ from collections.abc import Callable
 from proof.programs import oracle
 from proof.programs.answers import Ambiguous, Racy
 from proof.programs.generator import MOST_DEPTH, MOST_STATEMENTS, TRIES, Generator
-from proof.programs.grammar import Doing, Hold, Pool, Program, Progress, Race, Statement, Step, Transact, Try, size
+from proof.programs.grammar import Doing, Hold, Pool, Program, Race, Statement, Step, Transact, Try, size
 from proof.programs.virtual import Stuck
 
 
@@ -79,11 +79,6 @@ class _Generator(Generator):
         made = super()._try(depth)
         assert isinstance(made, Try)
         return dataclasses.replace(made, final=tuple(each for each in made.final if isinstance(each, Doing)))
-
-    def _doing(self) -> Statement:
-        made = super()._doing()
-        # Showing progress is no result: it is written in the first pass alone, and has no place in the order.
-        return self._doing() if isinstance(made, Progress) and not self._plain else made
 
     # Each has a name of its own: an attempt that takes another way must not find the records of other statements.
 

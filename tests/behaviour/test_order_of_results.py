@@ -309,3 +309,30 @@ async def test_a_wait_that_the_handler_gives_up_is_not_waited_for(passes):
     seen = await passes(handler, times=1)
 
     assert (seen.run.status, seen.run.output()) == ("SUCCESS", "ended")
+
+
+async def test_showing_progress_has_its_place_in_the_order(passes):
+    """It is written in the first pass alone: there another branch takes an item while it is."""
+
+    async def handler(ctx, note):
+        items = iter(["first", "second"])
+        is_taken = asyncio.Event()
+
+        async def reporter():
+            await ctx.progress(1)
+            note(("reporter", next(items)))
+            await ctx.step("report", lambda: None)
+
+        async def worker():
+            await ctx.step("work", lambda: None)
+            note(("worker", next(items)))
+            is_taken.set()
+
+        with faults.injected(faults.at("before", "claims.show_progress", is_taken.wait)):
+            await asyncio.gather(reporter(), worker())
+        await ctx.sleep(60)
+
+    seen = await passes(handler)
+
+    assert seen.run.status == "SUCCESS"
+    assert seen.passes[1] == seen.passes[0]

@@ -6,7 +6,7 @@ import logging
 from contextlib import suppress
 
 from pgqrs.db import claims
-from pgqrs.engine.branches import outside
+from pgqrs.engine.branches import current_branch, outside
 from pgqrs.engine.execution import Execution
 from pgqrs.engine.signals import EngineSignal
 from pgqrs.errors import ConnectionFailed
@@ -23,11 +23,19 @@ class Progress:
         self._is_showing = False
 
     async def show(self, text: str) -> None:
-        """Returns when it is shown. A replay does not show it again."""
+        """Returns when it is shown; in one of several branches, before that. A replay does not show it again."""
         execution = self._execution
         execution.check_usable()
         if execution.is_replaying():
             return
+        if execution.has_branches and current_branch.get() is not None:
+            # A replay waits for nothing here, so the first pass must not either: another branch could move meanwhile.
+            self.show_soon(text)
+            return
+        await self._write(text)
+
+    async def _write(self, text: str) -> None:
+        execution = self._execution
         execution.check_alive()
         try:
             await outside(claims.show_progress(execution.db, execution.claim.fence, text=text))
@@ -55,6 +63,6 @@ class Progress:
             while (text := self._next) is not None:
                 self._next = None
                 with suppress(EngineSignal):
-                    await self.show(text)
+                    await self._write(text)
         finally:
             self._is_showing = False
