@@ -336,3 +336,58 @@ async def test_showing_progress_has_its_place_in_the_order(passes):
 
     assert seen.run.status == "SUCCESS"
     assert seen.passes[1] == seen.passes[0]
+
+
+def fetching(ctx, names):
+    """A coroutine for each name, in whose step that name is: a set of them has another order in every pass."""
+
+    async def fetch(name):
+        return name, await ctx.step("fetch", lambda: name)
+
+    return [fetch(name) for name in names]
+
+
+async def test_as_completed_gives_each_coroutine_its_own_result_in_every_pass(passes):
+    kept = []
+
+    async def handler(ctx, note):
+        # Other objects before them, so that they lie elsewhere in memory.
+        kept.extend([0] * number for number in range(37))
+        for each in asyncio.as_completed(fetching(ctx, "abcdefgh")):
+            note(await each)
+        again = fetching(ctx, "xy")
+        for each in asyncio.as_completed((*again, asyncio.ensure_future(ctx.step("z", lambda: "z")))):
+            note(await each)
+        await ctx.sleep(60)
+
+    seen = await passes(handler)
+
+    assert seen.run.status == "SUCCESS"
+    assert sorted(map(str, seen.passes[0])) == sorted(["z", *(str((name, name)) for name in "abcdefghxy")])
+    assert seen.passes[1] == seen.passes[0]
+
+
+async def test_as_completed_of_coroutines_in_no_order_is_refused(passes):
+    async def handler(ctx, note):
+        for each in asyncio.as_completed(set(fetching(ctx, "ab"))):
+            note(await each)
+
+    seen = await passes(handler, times=1)
+
+    assert seen.run.status == "ERROR"
+    assert "a list in the place of a set" in seen.run.last_error
+    assert seen.passes == [[]]
+
+
+async def test_as_completed_takes_steps_in_any_order(passes):
+    """They have their places already."""
+
+    async def handler(ctx, note):
+        for each in asyncio.as_completed({ctx.step(name, lambda name=name: name) for name in "abcdefgh"}):
+            note(await each)
+        await ctx.sleep(60)
+
+    seen = await passes(handler)
+
+    assert seen.run.status == "SUCCESS"
+    assert seen.passes[1] == seen.passes[0]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from types import CoroutineType, FrameType
 from typing import Any, NamedTuple
 
 from pgqrs.db.history import Emission
@@ -64,6 +65,10 @@ class Branch:
         self.counts: dict[str, int] = {}
         self.ordinal = 0
         self.children = 0
+        # The coroutines that `asyncio.as_completed` makes branches of, and the number before theirs.
+        self._batch: tuple[Sequence[Any], int, set[int]] | None = None
+        # True when chance has numbered it: see `_order_in_as_completed`.
+        self.is_unordered = False
         # Has it ever asked the context for something; is it waiting for something that may take days.
         self.engaged = False
         self.blocked = 0
@@ -79,10 +84,28 @@ class Branch:
         self._changed = changed
         live[self] = stirring[self] = None
 
-    def child(self) -> Branch:
-        self.children += 1
-        path = f"{self.path}.{self.children}" if self.path else str(self.children)
-        return Branch(path, self._live, self, self._changed, self._stirring)
+    def child(self, coro: object = None) -> Branch:
+        order = _order_in_as_completed(coro)
+        if order:
+            number = self._number_in(order, coro)
+        else:
+            number = self.children = self.children + 1
+        path = f"{self.path}.{number}" if self.path else str(number)
+        made = Branch(path, self._live, self, self._changed, self._stirring)
+        made.is_unordered = order == ()
+        return made
+
+    def _number_in(self, order: Sequence[Any], coro: object) -> int:
+        """By its place in what `as_completed` was given: it makes the branches of them in the order of a set."""
+        if self._batch is None or self._batch[0] is not order:
+            self._batch = order, self.children, {id(each) for each in order if isinstance(each, CoroutineType)}
+            self.children += len(order)
+        _, before, left = self._batch
+        left.discard(id(coro))
+        if not left:
+            # The same list may be given again, with other coroutines in it.
+            self._batch = None
+        return before + 1 + next(number for number, each in enumerate(order) if each is coro)
 
     def ancestors(self) -> Iterator[Branch]:
         """Its parent, and that one's, up to the handler itself."""
@@ -135,6 +158,31 @@ def branch_of(step_id: str) -> str:
     return step_id.partition("@")[2].partition("#")[0]
 
 
+# Where `asyncio.as_completed` makes tasks: Python 3.13 has a class for it.
+_AS_COMPLETED = frozenset(
+    getattr(function, "__code__", None)
+    for function in (
+        asyncio.as_completed,
+        getattr(getattr(asyncio.tasks, "_AsCompletedIterator", None), "__init__", None),
+    )
+) - {None}
+# Between that and the task factory: a comprehension, `ensure_future`, `create_task`, other factories.
+_MOST_FRAMES = 8
+
+
+def _order_in_as_completed(coro: object) -> Sequence[Any] | None:
+    """What `as_completed` was given when it makes a task of this coroutine; empty when that has no order."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - there is no other way
+    for _ in range(_MOST_FRAMES):
+        if frame is None:
+            return None
+        if frame.f_code in _AS_COMPLETED:
+            given = frame.f_locals.get("fs", frame.f_locals.get("aws"))
+            return given if isinstance(given, list | tuple) and any(each is coro for each in given) else ()
+        frame = frame.f_back
+    return None
+
+
 # Where asyncio's deadlines cancel a task: `asyncio.timeout`, and Python 3.11's `wait_for` the task that it has made.
 _TIMERS = frozenset(
     getattr(function, "__code__", None)
@@ -184,7 +232,7 @@ def install_task_factory(loop: asyncio.AbstractEventLoop) -> None:
             context.run(is_left_generator.set, True)  # noqa: FBT003 - a variable's value
         child: Branch | None = None
         if parent is not None:
-            child = parent.child()
+            child = parent.child(coro)
             context = contextvars.copy_context() if context is None else context.copy()
             context.run(current_branch.set, child)
             if (error := handled_here()) is not None:

@@ -195,6 +195,13 @@ class Execution:
         if current_body.get() is not None:
             self.refuse_in_body(name.partition(":")[0])
         branch = current_branch.get()
+        if branch is not None and branch.is_unordered:
+            raise self.halt(
+                PermanentError(
+                    f"{name!r} was called in a task that asyncio.as_completed made in no certain order: give "
+                    "as_completed a list in the place of a set"
+                )
+            )
         place = self._unordered(name) if branch is None else branch.place(name)
         other = self.places.ask(place, branch) if self.claim.steps else None
         if other is not None:
