@@ -391,3 +391,43 @@ async def test_as_completed_takes_steps_in_any_order(passes):
 
     assert seen.run.status == "SUCCESS"
     assert seen.passes[1] == seen.passes[0]
+
+
+async def test_a_branch_that_was_cancelled_takes_its_other_way_in_the_next_attempt(store, clock):
+    """It cleaned up when its sibling failed. The sibling is tried again, and this time it comes further."""
+    tried = []
+
+    async def handler(ctx):
+        booking = asyncio.Event()
+
+        async def book():
+            await booking.wait()
+            return "ref-1"
+
+        async def hotel():
+            tried.append("hotel")
+            if len(tried) == 1:
+                raise HotelError("full")
+
+        async def flight():
+            try:
+                await ctx.step("book", book)
+                await ctx.step("pay", lambda: None)
+            except asyncio.CancelledError:
+                await ctx.step("tell", booking.set)
+                raise
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(flight())
+            group.create_task(ctx.step("hotel", hotel))
+
+    await store.create_workflow("flow")
+    run_id = await pgqrs.workflow("flow").trigger(max_attempts=2).execute(store)
+    worker = await pgqrs.consumer("w", 0, "flow").handler(handler).create(store)
+    await worker.run_until_idle()
+    clock.advance(3600)
+    await worker.run_until_idle()
+    await worker.close()
+    run = await pgqrs.workflow("flow").get_run(run_id, store)
+
+    assert (run.status, run.waiting_for) == ("SUCCESS", None)

@@ -404,7 +404,8 @@ class Execution:
     ) -> BaseException:
         """Records that a step failed; gives the error that the handler gets, now and in every replay."""
         text = self.error_text(error)
-        record = record._replace(status=StepStatus.ERROR, output=None, error=text)
+        number = self.number(record.step_id)
+        record = record._replace(status=StepStatus.ERROR, output=None, error=text, sequence=number)
         await self.record(record)
         return self.failure_of(record, is_final=is_final, branch=branch).with_traceback(error.__traceback__)
 

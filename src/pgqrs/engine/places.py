@@ -16,7 +16,15 @@ class Places:
         self._steps = steps
         # Asked for, or of an attempt that went another way.
         self._asked: set[str] = set()
-        self._by_place = {(branch_of(s.step_id), s.ordinal): s for s in steps.values() if s.ordinal >= 0}
+        # Recorded after a result that is reopened now: a branch may have been there because of that result alone, as
+        # one is that a failing sibling cancelled. They keep their results and lose their places.
+        self._after_reopened = _after_reopened(steps)
+        self._asked.update(self._after_reopened)
+        self._by_place = {
+            (branch_of(s.step_id), s.ordinal): s
+            for s in steps.values()
+            if s.ordinal >= 0 and s.step_id not in self._after_reopened
+        }
         # By branch: the last recorded ordinal, and the number of the last branch of it that has a record.
         self._furthest: dict[str, int] = {}
         self._last_child: dict[str, int] = {}
@@ -56,6 +64,10 @@ class Places:
         its failure. Those steps keep their results and lose their places; the record of places forgets them here.
         Before this is asked every branch must have replayed what it can.
         """
+        lost, self._after_reopened = self._after_reopened, []
+        return lost + self._left_by(branch)
+
+    def _left_by(self, branch: Branch) -> list[str]:
         chain = (branch, *branch.ancestors())
         if not any(self.has_passed(each) or self._last_child.get(each.path, 0) > each.children for each in chain):
             return []
@@ -75,6 +87,15 @@ class Places:
                     yield path, ordinal
             elif path.startswith(prefix) and int(path[len(prefix) :].partition(".")[0]) > branch.children:
                 yield path, ordinal
+
+
+def _after_reopened(steps: dict[str, RecordedStep]) -> list[str]:
+    """A step that is to be run again keeps the number of its failure until then."""
+    reopened = [s.sequence for s in steps.values() if s.status is StepStatus.PENDING and s.sequence is not None]
+    first = min(reopened, default=None)
+    if first is None:
+        return []
+    return [s.step_id for s in steps.values() if s.sequence is not None and s.sequence > first and s.ordinal >= 0]
 
 
 # Of a run that has not recorded anything, which most passes begin with. Nothing is ever noted in it.

@@ -153,7 +153,14 @@ def replayed(execution: Execution, place: Place, function: Callable[..., Any], *
     if recorded.status is StepStatus.SUCCESS:
         return read(execution, place, recorded.output, return_type(function))
     error = execution.failure_of(
-        StepRecord(place.step_id, place.ordinal, StepStatus.ERROR, error=recorded.error, attempts=recorded.attempts),
+        StepRecord(
+            place.step_id,
+            place.ordinal,
+            StepStatus.ERROR,
+            error=recorded.error,
+            attempts=recorded.attempts,
+            sequence=recorded.sequence,
+        ),
         is_final=is_final,
     )
     raise execution.raised(error)

@@ -193,7 +193,12 @@ def failed_record(execution: Execution, place: Place) -> StepRecord:
     """A recorded failure."""
     recorded = execution.claim.steps[place.step_id]
     return StepRecord(
-        place.step_id, place.ordinal, StepStatus.ERROR, error=recorded.error, attempts=recorded.attempts
+        place.step_id,
+        place.ordinal,
+        StepStatus.ERROR,
+        error=recorded.error,
+        attempts=recorded.attempts,
+        sequence=recorded.sequence,
     )
 
 
