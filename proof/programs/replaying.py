@@ -24,6 +24,7 @@ from proof.programs.grammar import (
     Hangs,
     Map,
     Program,
+    Progress,
     Step,
     Transact,
     Wait,
@@ -46,7 +47,7 @@ def replayed(program: Program, given: Pass) -> Pass:
 async def _replayed(program: Program, given: Pass) -> Pass:
     log = Pass()
     verbs = _Verbs()
-    names = {node.name for node in parts(program) if isinstance(node, Doing)}
+    names = {node.name for node in parts(program) if isinstance(node, Doing) and not isinstance(node, Progress)}
     task = asyncio.ensure_future(_walked(Walk(program, verbs, log, ""), log))
     for path, observation in given.order:
         await _quiet()
@@ -95,6 +96,9 @@ class _Verbs:
         return await asyncio.gather(*(branch() for branch in branches), return_exceptions=node.return_exceptions)
 
     async def do(self, node: Doing, key: str, frame: Frame) -> Any:
+        if isinstance(node, Progress):
+            # No branch waits for it.
+            return None
         future = asyncio.get_running_loop().create_future()
         self._waiting[frame.path, key] = future
         try:
