@@ -1,9 +1,6 @@
 """Results reach the branches of a handler in one order, which every pass repeats."""
 
 import asyncio
-from dataclasses import dataclass
-
-import pytest
 
 import pgqrs
 from pgqrs import faults
@@ -15,38 +12,6 @@ class FlightError(Exception):
 
 class HotelError(Exception):
     """No hotel."""
-
-
-@dataclass(frozen=True)
-class Seen:
-    run: pgqrs.Run
-    # What each pass has noted, in the order of the passes.
-    passes: list
-
-
-@pytest.fixture
-async def passes(store, clock):
-    """Executes a handler that sleeps once or more: each sleep ends a pass, and the next pass replays it."""
-
-    async def execute(handler, times=2, between=None):
-        noted = []
-
-        async def noting(ctx):
-            noted.append([])
-            return await handler(ctx, noted[-1].append)
-
-        await store.create_workflow("flow")
-        run_id = await pgqrs.workflow("flow").trigger(max_attempts=1).execute(store)
-        worker = await pgqrs.consumer("w", 0, "flow").handler(noting).create(store)
-        for _ in range(times):
-            await worker.run_until_idle()
-            if between is not None and len(noted) == 1:
-                await between(run_id)
-            clock.advance(3600)
-        await worker.close()
-        return Seen(await pgqrs.workflow("flow").get_run(run_id, store), noted)
-
-    return execute
 
 
 def one_after_the_other():

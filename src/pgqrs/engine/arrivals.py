@@ -151,6 +151,9 @@ def told(arrivals: Arrivals, body: asyncio.Task[Any], number: Callable[[], int |
     """
     branch = current_branch.get()
     future: asyncio.Future[None] = body.get_loop().create_future()
+    if branch is not None:
+        # Until then it does not move, unless it is cancelled.
+        branch.park()
 
     def is_done(_body: asyncio.Task[Any]) -> None:
         if future.done():
@@ -158,6 +161,8 @@ def told(arrivals: Arrivals, body: asyncio.Task[Any], number: Callable[[], int |
         found = number()
         is_cut_off = body.cancelled() or isinstance(body.exception(), EngineSignal)
         if found is None or is_cut_off:
+            if branch is not None:
+                branch.unpark()
             future.set_result(None)
         else:
             arrivals.wait(found, future, branch)

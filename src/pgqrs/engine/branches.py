@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import itertools
+import math
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from types import CoroutineType, FrameType
@@ -18,6 +20,10 @@ from pgqrs.db.history import Emission
 from pgqrs.retry import RetryPolicy
 
 current_branch: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("pgqrs_branch", default=None)
+
+
+# Few enough bits for a hash, and more than runs that a process executes at the same time.
+_SALTS = itertools.cycle(range(2**22))
 
 
 class Place(NamedTuple):
@@ -82,6 +88,9 @@ class Branch:
         self._live = live
         self._stirring = stirring
         self._changed = changed
+        # Its place among the branches of its parent. What tells the runs of a process apart, see `BranchTask`.
+        self.number = 0
+        self.salt: int = next(_SALTS) if parent is None else parent.salt
         live[self] = stirring[self] = None
 
     def child(self, coro: object = None) -> Branch:
@@ -92,6 +101,7 @@ class Branch:
             number = self.children = self.children + 1
         path = f"{self.path}.{number}" if self.path else str(number)
         made = Branch(path, self._live, self, self._changed, self._stirring)
+        made.number = number
         made.is_unordered = order == ()
         return made
 
@@ -106,6 +116,12 @@ class Branch:
             # The same list may be given again, with other coroutines in it.
             self._batch = None
         return before + 1 + next(number for number, each in enumerate(order) if each is coro)
+
+    def run_in(self, task: asyncio.Future[Any] | None) -> None:
+        """It is executed by this task."""
+        self.task = task
+        if isinstance(task, BranchTask):
+            task.branch = self
 
     def ancestors(self) -> Iterator[Branch]:
         """Its parent, and that one's, up to the handler itself."""
@@ -134,6 +150,8 @@ class Branch:
     def close(self) -> None:
         """From now on its end concerns no one."""
         self._changed = _nothing
+        if isinstance(self.task, BranchTask):
+            self.task.branch = None
 
     def place(self, name: str) -> Place:
         """The id and the ordinal of the next step of that name: `fetch`, `fetch#2`, `fetch@1`, `fetch@1#2`."""
@@ -202,16 +220,39 @@ def handled_here() -> BaseException | None:
 
 
 class BranchTask(asyncio.Task[Any]):
-    """A task of a handler that knows whether `asyncio.timeout` has cancelled it."""
+    """A task of a handler that knows whether a deadline has cancelled it.
+
+    asyncio keeps tasks in sets: `TaskGroup` cancels, and `asyncio.wait` returns, in the order of their hashes. By
+    address it would be another order in every pass, so tasks hash by their number. The salt lies above the bits by
+    which a set of one run is ordered, and keeps the runs of a process apart in the set of all tasks.
+    """
 
     timed_out = False
     branch: Branch | None = None
 
+    def __init__(self, coro: Coroutine[Any, Any, Any], *, of: Branch | None = None, **options: Any) -> None:
+        # Before asyncio puts it into a set.
+        self._hash = object.__hash__(self) if of is None else (of.salt << 40) | of.number
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self._hash
+
     def cancel(self, msg: Any | None = None) -> bool:
         if self.branch is not None:
             self.branch.unpark()
-        self.timed_out = self.timed_out or sys._getframe(1).f_code in _TIMERS  # noqa: SLF001 - there is no other way
+        self.timed_out = self.timed_out or _is_deadline(sys._getframe(1))  # noqa: SLF001 - there is no other way
         return super().cancel(msg)
+
+
+def _is_deadline(frame: FrameType) -> bool:
+    """Whether a task is cancelled here because its time is up: by asyncio, or by a scope of anyio's."""
+    if frame.f_code in _TIMERS:
+        return True
+    if frame.f_code.co_name != "_deliver_cancellation":
+        return False
+    scope = frame.f_locals.get("origin", frame.f_locals.get("self"))
+    return bool(getattr(scope, "deadline", math.inf) < math.inf)
 
 
 def install_task_factory(loop: asyncio.AbstractEventLoop) -> None:
@@ -239,14 +280,12 @@ def install_task_factory(loop: asyncio.AbstractEventLoop) -> None:
                 context.run(handled_error.set, error)
         if context is not None:
             options["context"] = context
-        kind = asyncio.Task if child is None else BranchTask
+        # Every task, as each may come to execute a handler.
         task: asyncio.Future[Any] = (
-            kind(coro, loop=loop, **options) if inner is None else inner(loop, coro, **options)
+            BranchTask(coro, of=child, loop=loop, **options) if inner is None else inner(loop, coro, **options)
         )
         if child is not None:
-            child.task = task
-            if isinstance(task, BranchTask):
-                task.branch = child
+            child.run_in(task)
             task.add_done_callback(child.end)
         return task
 

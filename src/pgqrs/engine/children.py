@@ -9,16 +9,17 @@ from typing import Any
 from pgqrs.db import claims
 from pgqrs.db.driver import Driver
 from pgqrs.db.tables import runs, workflows
-from pgqrs.db.tables.runs import RunRow
+from pgqrs.db.tables.runs import RecordedStep, RunRow
 from pgqrs.db.triggering import NewRuns
 from pgqrs.db.writes import StepRecord
 from pgqrs.engine.arguments import bound_inputs, storable_inputs
-from pgqrs.engine.branches import Place, outside
+from pgqrs.engine.branches import Branch, Place, current_branch, outside
 from pgqrs.engine.execution import Execution, Wait
 from pgqrs.engine.gathering import Gatherer
 from pgqrs.engine.observing import triggered
 from pgqrs.engine.registry import decorated
-from pgqrs.engine.waiting import Answer, Waiter, replay
+from pgqrs.engine.steps import Raise, apart, failed_before, replayed_text
+from pgqrs.engine.waiting import Answer, Waiter
 from pgqrs.errors import ExecutionFailed, InvalidArguments, RunCancelled, RunNotFound, WorkflowNotFound
 from pgqrs.serialization import decode, encode
 from pgqrs.types import ENDED, RunStatus, StepStatus
@@ -39,33 +40,32 @@ class Child:
 async def spawn(execution: Execution, place: Place, workflow: str, inputs: list[Any]) -> list[Child]:
     """One child for each input, and the step that remembers them, in one transaction."""
     recorded = execution.recorded(place)
-    if recorded is not None and recorded.status is StepStatus.SUCCESS:
-        await execution.turn(place.step_id)
-        return _known(execution, decode(recorded.output or "[]"))
-    if recorded is not None and recorded.status is StepStatus.ERROR:
-        await execution.turn(place.step_id)
-        replay(execution, place, Any).given(execution)
+    if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):
+        return _known(execution, decode(await replayed_text(execution, place) or "[]"))
     values = storable_inputs(inputs, max_bytes=execution.config.max_payload_bytes)
     await execution.leave_behind()
     execution.begin()
+    attempt = _spawn(execution, place, workflow, values, current_branch.get())
+    answer = await apart(execution, attempt, place.step_id)
+    if isinstance(answer, Raise):
+        raise execution.raised(answer.error)
+    return _known(execution, answer)
+
+
+async def _spawn(
+    execution: Execution, place: Place, workflow: str, values: list[Any], branch: Branch | None
+) -> list[int] | Raise:
+    """The ids of the children, which are recorded now; or the error that is."""
     try:
-        try:
-            found = await execution.ask(
-                lambda _again: outside(_found(execution.db, workflow)), answers=(WorkflowNotFound,)
-            )
-            texts = bound_inputs(found, values)
-        except (WorkflowNotFound, InvalidArguments) as error:
-            # What a workflow takes may change: the handler must get the same answer in every pass.
-            refused = error
-        else:
-            children = _known(execution, await _spawned(execution, place, found, workflow, texts))
-            await execution.turn(place.step_id)
-            return children
-        again = await execution.fail(StepRecord(place.step_id, place.ordinal, StepStatus.ERROR), refused)
-        await execution.turn(place.step_id)
-    finally:
-        execution.finish()
-    raise execution.raised(again)
+        found = await execution.ask(lambda _again: _found(execution.db, workflow), answers=(WorkflowNotFound,))
+        texts = bound_inputs(found, values)
+    except (WorkflowNotFound, InvalidArguments) as error:
+        # What a workflow takes may change: the handler must get the same answer in every pass.
+        refused = error
+    else:
+        return await _spawned(execution, place, found, workflow, texts)
+    record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR)
+    return Raise(await execution.fail(record, refused, branch=branch))
 
 
 async def _found(db: Driver, name: str) -> workflows.Workflow:
@@ -99,7 +99,7 @@ async def _spawned(
         new = new.with_headers(origin.headers)
         try:
             run_ids: list[int] | None = await execution.ask(
-                lambda again: outside(claims.spawn(execution.db, execution.claim.fence, pending, new, again=again))
+                lambda again: claims.spawn(execution.db, execution.claim.fence, pending, new, again=again)
             )
         finally:
             execution.is_numbered(place.step_id)
@@ -107,6 +107,7 @@ async def _spawned(
     if run_ids is None:
         raise execution.lose()
     execution.db.hints.announce([found.queue_id])
+    execution.open_children.update(run_ids)
     return run_ids
 
 
@@ -117,39 +118,35 @@ def result_of(execution: Execution, place: Place, run_id: int) -> Waiter:
         row = await _row(execution, run_id)
         return None if row is None or row.status not in ENDED else row.completed_at
 
-    async def look() -> Answer | Wait:
-        answer = await _looked(execution, place, run_id)
+    async def replayed_answer(recorded: RecordedStep) -> Answer:
+        execution.open_children.discard(run_id)
+        if recorded.status is StepStatus.ERROR:
+            return Answer(error=failed_before(execution, place))
+        status, details = decode(recorded.output or "null")
+        # Before failures were recorded as errors, they were values.
+        return Answer(details) if status == RunStatus.SUCCESS else Answer(error=_failure(run_id, status, details))
+
+    async def ask(branch: Branch | None) -> Answer | Wait:
+        answer = await _asked(execution, place, run_id, branch)
         if not isinstance(answer, Wait):
             execution.open_children.discard(run_id)
         return answer
 
-    return Waiter(execution, place, look, ended_at=ended_at)
+    return Waiter(execution, place, replayed_answer, ask, ended_at=ended_at)
 
 
-async def _looked(execution: Execution, place: Place, run_id: int) -> Answer | Wait:
-    recorded = execution.recorded(place)
-    if recorded is not None and recorded.status is StepStatus.ERROR:
-        return replay(execution, place, Any)
-    if recorded is not None and recorded.status is StepStatus.SUCCESS:
-        status, details = decode(recorded.output or "null")
-        # Before failures were recorded as errors, they were values.
-        return Answer(details) if status == RunStatus.SUCCESS else Answer(error=_failure(run_id, status, details))
-    await execution.leave_behind()
-    execution.begin()
-    try:
-        row = await _row(execution, run_id)
-        if row is not None and row.status not in ENDED and row.deleted_at is None:
-            record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED)
-            return Wait(f"run {run_id}", record, child=run_id)
-        if row is not None and row.status is RunStatus.SUCCESS:
-            text = encode([str(row.status), decode(row.output or "null")])
-            await execution.record(StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=text))
-            return Answer(decode(text)[1])
-        record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR)
-        failed = RunNotFound(run_id) if row is None else _failure(run_id, *_ending_of(row))
-        return Answer(error=await execution.fail(record, failed))
-    finally:
-        execution.finish()
+async def _asked(execution: Execution, place: Place, run_id: int, branch: Branch | None) -> Answer | Wait:
+    row = await _row(execution, run_id)
+    if row is not None and row.status not in ENDED and row.deleted_at is None:
+        record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED)
+        return Wait(f"run {run_id}", record, child=run_id)
+    if row is not None and row.status is RunStatus.SUCCESS:
+        text = encode([str(row.status), decode(row.output or "null")])
+        await execution.record(StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=text))
+        return Answer(decode(text)[1])
+    record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR)
+    failed = RunNotFound(run_id) if row is None else _failure(run_id, *_ending_of(row))
+    return Answer(error=await execution.fail(record, failed, branch=branch))
 
 
 async def _row(execution: Execution, run_id: int) -> RunRow | None:

@@ -312,6 +312,21 @@ class Execution:
         recorded = self.claim.steps.get(step_id)
         return self._number_of.get(step_id) or (None if recorded is None else recorded.sequence)
 
+    async def number_late(self, place: Place) -> None:
+        """A person has answered it between two passes: the handler gets that after all that it got in the first."""
+        branch = current_branch.get()
+        recorded = self.claim.steps[place.step_id]
+        is_new = recorded.status is StepStatus.SUCCESS and recorded.sequence is None
+        if not self.has_branches or not is_new or branch is None or self.places.has_passed(branch):
+            # Recorded before results had numbers, an earlier pass has got it.
+            return
+        await self.leave_behind()
+        number = self.number(place.step_id)
+        try:
+            await self.ask(lambda _again: outside(claims.number_step(self.db, self._fence, place.step_id, number)))
+        finally:
+            self.is_numbered(place.step_id)
+
     def in_turn(self, body: asyncio.Task[Any], step_id: str) -> asyncio.Future[None]:
         """Done when it is the turn of what this body of a step has recorded; see `arrivals.told`."""
         return told(self.arrivals, body, lambda: self._number_of.get(step_id))
@@ -628,7 +643,8 @@ class Execution:
     def was_interrupted(self) -> bool:
         """True when the handler itself, by a deadline of asyncio's, has cancelled what it was waiting for."""
         task = asyncio.current_task()
-        if self.is_unwinding or (isinstance(task, BranchTask) and not task.timed_out):
+        if self.is_unwinding or (isinstance(task, BranchTask) and not task.timed_out and not self.is_alone):
+            # By another branch: a TaskGroup cancels the handler, too, when one of its tasks has failed.
             return False
         return task is not None and task.cancelling() > 0
 

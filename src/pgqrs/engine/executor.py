@@ -99,7 +99,7 @@ class Executor:
         claim, workflow = execution.claim, execution.handler.name
         execution.task = asyncio.current_task(self._loop)
         if execution.handler.is_async:
-            execution.root.task = execution.task
+            execution.root.run_in(execution.task)
         held.lost = execution.on_lost
         execution.on_stuck = self._on_stuck
         if not held.is_valid():

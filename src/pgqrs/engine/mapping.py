@@ -6,9 +6,10 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from pgqrs.engine.branches import outside
+from pgqrs.engine.branches import Branch, current_branch
 from pgqrs.engine.children import Child, spawn
 from pgqrs.engine.execution import Execution, Wait
+from pgqrs.engine.steps import apart
 from pgqrs.engine.waiting import Answer, Waiter
 from pgqrs.errors import ConfigError
 
@@ -28,7 +29,8 @@ async def map_(
     begun = 0
     most = len(items) if limit is None else limit
     while len(answers) < len(items):
-        if begun < len(items) and len(running) < most:
+        # A replay finds how many began together: fewer than there is room for by now, and then the next ones.
+        while begun < len(items) and len(running) < most:
             children = await _begin(execution, workflow, items[begun : begun + most - len(running)])
             waiters += (results := [child.result() for child in children])
             running |= {begun + number: result for number, result in enumerate(results)}
@@ -53,15 +55,25 @@ async def _begin(execution: Execution, workflow: str, items: list[Any]) -> list[
 
 async def _ended(execution: Execution, running: dict[int, Waiter], *, is_any: bool) -> dict[int, Answer]:
     """Those that have ended; waits for one, or for all when no other is to begin."""
-    ended: dict[int, Answer] = {}
+    answers = {number: await waiter.replayed() for number, waiter in running.items()}
+    ended = {number: answer for number, answer in answers.items() if answer is not None}
+    rest = {number: waiter for number, waiter in running.items() if number not in ended}
+    if not rest:
+        return ended
+    await execution.leave_behind()
+    execution.begin()
     waits: list[Wait] = []
-    # Together, so that the children's ends are read in one query; outside, as the handler's branches are counted.
-    tasks = [outside(waiter.look()) for waiter in running.values()]
-    for number, looked in zip(running, await asyncio.gather(*tasks), strict=True):
+    looking = _looked(list(rest.values()), current_branch.get())
+    for number, looked in zip(rest, await apart(execution, looking, "map"), strict=True):
         if isinstance(looked, Wait):
-            waits.append(looked)
+            waits.append(replace(looked, is_any=is_any))
         else:
             ended[number] = looked
     if waits and not (is_any and ended):
-        await execution.resting.wait(*(replace(wait, is_any=is_any) for wait in waits))
+        await execution.resting.wait(*waits)
     return ended
+
+
+async def _looked(waiters: list[Waiter], branch: Branch | None) -> list[Answer | Wait]:
+    """Together, so that the children's ends are read in one query."""
+    return await asyncio.gather(*(waiter.look(branch) for waiter in waiters))

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 from pgqrs.clock import LATEST
 from pgqrs.db import claims
 from pgqrs.db.writes import StepRecord
-from pgqrs.engine.branches import Place, outside
+from pgqrs.engine.branches import Branch, Place, current_branch
 from pgqrs.engine.execution import Execution, Wait
-from pgqrs.engine.waiting import Answer, Waiter, failed_record
+from pgqrs.engine.steps import Raise, apart, replayed_text
+from pgqrs.engine.waiting import Waiter
 from pgqrs.errors import ConfigError
 from pgqrs.serialization import decode, encode
 from pgqrs.types import StepStatus
@@ -42,38 +43,52 @@ def waiters(given: tuple[Any, ...], named: Mapping[str, Any]) -> dict[int | str,
     return found
 
 
-async def first(execution: Execution, place: Place, given: Mapping[int | str, Waiter]) -> First:  # noqa: RET503 - a wait does not return
+async def first(execution: Execution, place: Place, given: Mapping[int | str, Waiter]) -> First:
     """Looks at one after the other until one has ended: no signal is taken by a wait that loses."""
     recorded = execution.recorded(place)
     for each in given.values():
         execution.unawaited.pop(each.place.step_id, None)
     if recorded is not None and recorded.status in _ENDED:
-        await execution.turn(place.step_id)
-    if recorded is not None and recorded.status is StepStatus.ERROR:
-        raise execution.raised(execution.failure_of(failed_record(execution, place)))
-    if recorded is not None and recorded.status is StepStatus.SUCCESS:
-        key = decode(recorded.output or "null")
+        key = decode(await replayed_text(execution, place) or "null")
         winner = given.get(key)
         if winner is None:
             raise execution.diverged(f"has recorded {key!r} as the winner of {place.step_id!r}, and asks without it")
-        return First(key, _answer(await winner.look()).given(execution))
+        answer = await winner.replayed()
+        if answer is None:
+            raise AssertionError("the winner of a race has ended")
+        return First(key, answer.given(execution))
+    await execution.leave_behind()
+    execution.begin()
+    ended = await apart(execution, _raced(execution, place, given, current_branch.get()), place.step_id)
+    match ended:
+        case Raise(error):
+            raise execution.raised(error)
+        case First():
+            return ended
+        case waits:
+            await execution.resting.wait(*waits)
+    raise AssertionError("a wait does not return")
+
+
+async def _raced(
+    execution: Execution, place: Place, given: Mapping[int | str, Waiter], branch: Branch | None
+) -> First | Raise | list[Wait]:
+    """The winner, or its error, which are recorded now; else what to wait for."""
     waits: list[Wait] = []
     for key in await _in_order(execution, given):
-        looked = await given[key].look()
+        looked = await given[key].look(branch)
         if isinstance(looked, Wait):
-            waits.append(looked)
+            waits.append(replace(looked, is_any=True))
             continue
         record = StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=encode(key))
         if looked.error is not None:
             # The failure of the race, too: if it leaves the handler, both are run again.
-            error = await execution.fail(record, looked.error)
-            await execution.turn(place.step_id)
+            error = await execution.fail(record, looked.error, branch=branch)
             execution.failed_together([looked.error, error])
-            raise execution.raised(error)
+            return Raise(error)
         await execution.record(record)
-        await execution.turn(place.step_id)
         return First(key, looked.value)
-    await execution.resting.wait(*(replace(wait, is_any=True) for wait in waits))
+    return waits
 
 
 async def _in_order(execution: Execution, given: Mapping[int | str, Waiter]) -> list[int | str]:
@@ -85,7 +100,7 @@ async def _in_order(execution: Execution, given: Mapping[int | str, Waiter]) -> 
     run_id = execution.claim.run_id
     sent: dict[str, datetime] = {}
     if names and len(given) > 1:
-        sent = await execution.ask(lambda _again: outside(claims.unread_signals(execution.db, run_id, names)))
+        sent = await execution.ask(lambda _again: claims.unread_signals(execution.db, run_id, names))
     ended = {key: await each.ended_at(sent) for key, each in given.items()} if len(given) > 1 else {}
     return sorted(given, key=lambda key: (not _has_ended(execution, given[key]), ended.get(key) or LATEST))
 
@@ -93,9 +108,3 @@ async def _in_order(execution: Execution, given: Mapping[int | str, Waiter]) -> 
 def _has_ended(execution: Execution, waiter: Waiter) -> bool:
     recorded = execution.claim.steps.get(waiter.place.step_id)
     return recorded is not None and recorded.status in _ENDED
-
-
-def _answer(looked: Answer | Wait) -> Answer:
-    if isinstance(looked, Wait):
-        raise AssertionError("the winner of a race has ended")  # noqa: TRY004 - a mistake of the engine's
-    return looked

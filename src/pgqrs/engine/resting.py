@@ -24,6 +24,8 @@ log = logging.getLogger("pgqrs.run")
 _GRACE_SECONDS = 1.0
 # One that has used it, and the handler itself, get this long.
 _OUTSIDE_SECONDS = 10.0
+# So often a handler may be found about to move, one look after the other.
+_MOST_READY_LOOKS = 1_000
 # How soon a handler that waits for something outside of the context is looked at again: at first, and at most.
 _SOON_SECONDS, _LATER_SECONDS = 0.01, 0.5
 
@@ -39,6 +41,7 @@ class Resting:
         self._next_look: asyncio.Handle | None = None
         self._delay = _SOON_SECONDS
         self._grace_from: float | None = None
+        self._ready_looks = 0
 
     async def wait(self, *waits: Wait) -> NoReturn:
         """Raises Suspend when every other branch has come to rest too."""
@@ -85,11 +88,15 @@ class Resting:
             return
         tasks = {branch.task for branch in execution.live}
         states = {branch: pending(branch, tasks) for branch in execution.live}
-        if Pending.READY in states.values():
+        if Pending.READY in states.values() and self._ready_looks < _MOST_READY_LOOKS:
+            self._ready_looks += 1
             self._grace_from = None
             self._look_again(0.0)
             return
-        outside = [branch for branch, state in states.items() if state is Pending.OUTSIDE]
+        if Pending.READY not in states.values():
+            self._ready_looks = 0
+        # One that is ready at each of so many looks polls for something: it waits, too, in its way.
+        outside = [branch for branch, state in states.items() if state in (Pending.OUTSIDE, Pending.READY)]
         if not outside:
             self._rest()
             return

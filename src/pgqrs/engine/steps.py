@@ -55,7 +55,7 @@ class _Failed(NamedTuple):
     is_unknown: bool = False
 
 
-class _Raise(NamedTuple):
+class Raise(NamedTuple):
     """The recorded error, which the handler is to get."""
 
     error: BaseException
@@ -89,9 +89,7 @@ async def step(
     place = call.place
     recorded = execution.recorded(place)
     if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):
-        if execution.has_branches:
-            await execution.turn(place.step_id)
-        return replayed(execution, place, call.function, is_final=call.retry is not None)
+        return await replayed(execution, place, call.function, is_final=call.retry is not None)
     if execution.claim.steps:
         await execution.leave_behind()
     execution.begin()
@@ -111,14 +109,14 @@ async def step(
         except asyncio.CancelledError:
             if not execution.was_interrupted():
                 raise
-            answer = _Raise(interrupted(place))
+            answer = Raise(interrupted(place))
         finally:
             execution.finish()
     else:
         answer = await apart(execution, attempt, place.step_id)
     if type(answer) is Wait:
         await execution.resting.wait(answer)
-    if type(answer) is _Raise:
+    if type(answer) is Raise:
         raise execution.raised(answer.error)
     return answer
 
@@ -126,7 +124,8 @@ async def step(
 async def apart(execution: Execution, attempt: Coroutine[Any, Any, Any], step_id: str) -> Any:
     """In a task of its own: when a sibling gives up, what is in flight here still finishes and is recorded.
 
-    The answer comes in its turn among the results of all branches.
+    The answer comes in its turn among the results of all branches. A branch that is cancelled hears of it at once,
+    whatever it waits for here: in a replay it waits for its turn in the same way. `execution.begin()` comes before.
     """
     body = execution.begun(outside(attempt))
     try:
@@ -147,23 +146,40 @@ async def apart(execution: Execution, attempt: Coroutine[Any, Any, Any], step_id
         raise
 
 
-def replayed(execution: Execution, place: Place, function: Callable[..., Any], *, is_final: bool = False) -> Any:
-    """What is recorded, returned or raised."""
+async def replayed(
+    execution: Execution, place: Place, function: Callable[..., Any], *, is_final: bool = False
+) -> Any:
+    """What is recorded, returned or raised when it is its turn."""
+    text = await replayed_text(execution, place, is_final=is_final)
+    return read(execution, place, text, return_type(function))
+
+
+async def replayed_text(execution: Execution, place: Place, *, is_final: bool = False) -> str | None:
+    """As `replayed`, not decoded."""
     recorded = execution.claim.steps[place.step_id]
-    if recorded.status is StepStatus.SUCCESS:
-        return read(execution, place, recorded.output, return_type(function))
-    error = execution.failure_of(
-        StepRecord(
-            place.step_id,
-            place.ordinal,
-            StepStatus.ERROR,
-            error=recorded.error,
-            attempts=recorded.attempts,
-            sequence=recorded.sequence,
-        ),
-        is_final=is_final,
+    # Before its turn: the step of a branch that is cancelled until then has failed all the same, and is tried again.
+    error = None if recorded.status is StepStatus.SUCCESS else failed_before(execution, place, is_final=is_final)
+    if execution.has_branches:
+        if recorded.sequence is None:
+            await execution.number_late(place)
+        await execution.turn(place.step_id)
+    if error is not None:
+        raise execution.raised(error)
+    return recorded.output
+
+
+def failed_before(execution: Execution, place: Place, *, is_final: bool = False) -> BaseException:
+    """The recorded error of a step that failed in an earlier pass."""
+    recorded = execution.claim.steps[place.step_id]
+    record = StepRecord(
+        place.step_id,
+        place.ordinal,
+        StepStatus.ERROR,
+        error=recorded.error,
+        attempts=recorded.attempts,
+        sequence=recorded.sequence,
     )
-    raise execution.raised(error)
+    return execution.failure_of(record, is_final=is_final)
 
 
 def read(execution: Execution, place: Place, text: str | None, as_type: Any) -> Any:
@@ -265,7 +281,7 @@ async def _body(execution: Execution, call: StepCall, attempts: int, emitted: li
 
 async def _failed(
     execution: Execution, call: StepCall, record: StepRecord, error: BaseException, branch: Branch | None
-) -> Wait | _Raise:
+) -> Wait | Raise:
     """Another attempt later; or the error is recorded, and the handler's."""
     retry, attempts = call.retry, record.attempts
     if retry is not None and attempts < retry.max_attempts and _is_worth_it(error, retry):
@@ -281,7 +297,7 @@ async def _failed(
     if execution.tracer is not None:
         # Raised here, in the span of the step, which is to tell of it.
         raise execution.raised(again)
-    return _Raise(again)
+    return Raise(again)
 
 
 def _is_worth_it(error: BaseException, retry: RetryPolicy) -> bool:

@@ -10,11 +10,11 @@ from pgqrs.db import claims
 from pgqrs.db.database import Transaction, WorkFailed
 from pgqrs.db.history import Emission
 from pgqrs.db.writes import StepRecord
-from pgqrs.engine.branches import Place, current_body, outside
+from pgqrs.engine.branches import Branch, Place, current_body, current_branch
 from pgqrs.engine.execution import Execution
 from pgqrs.engine.registry import return_type
 from pgqrs.engine.signals import EngineSignal
-from pgqrs.engine.steps import replayed
+from pgqrs.engine.steps import Raise, apart, replayed
 from pgqrs.errors import PermanentError
 from pgqrs.names import checked_event_type
 from pgqrs.serialization import decode, encode
@@ -29,41 +29,46 @@ async def transaction(
     """What is recorded of it; what `work` raises is recorded too, and its statements are rolled back."""
     recorded = execution.recorded(place)
     if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):
-        await execution.turn(place.step_id)
-        return replayed(execution, place, work)
+        return await replayed(execution, place, work)
     attempts = (recorded.attempts if recorded else 0) + 1
     pending = StepRecord(place.step_id, place.ordinal, StepStatus.PENDING, attempts=attempts)
     await execution.leave_behind()
     execution.begin()
+    attempt = _attempt(execution, pending, seen(place.step_id, work), current_branch.get())
+    answer = await apart(execution, attempt, place.step_id)
+    if isinstance(answer, Raise):
+        raise execution.raised(answer.error)
+    return decode(answer, return_type(work))
+
+
+async def _attempt(execution: Execution, pending: StepRecord, work: Work, branch: Branch | None) -> str | Raise:
+    """What is recorded now, as text; or the error that is."""
     try:
-        try:
-            with execution.watched(place):
-                output = await _transact(execution, pending, _encoded(execution, pending, seen(place.step_id, work)))
-        except WorkFailed as error:
-            failed: BaseException = error.error.error if isinstance(error.error, _Odd) else error.error
-        else:
-            await execution.turn(place.step_id)
-            return decode(output, return_type(work))
-        again = await execution.fail(pending, failed)
-        await execution.turn(place.step_id)
-    finally:
-        execution.finish()
-    raise execution.raised(again)
+        with execution.watched(Place(pending.step_id, pending.ordinal)):
+            return await _transact(execution, pending, _encoded(execution, pending, work))
+    except WorkFailed as error:
+        failed: BaseException = error.error.error if isinstance(error.error, _Odd) else error.error
+    return Raise(await execution.fail(pending, failed, branch=branch))
 
 
 async def _transact(execution: Execution, pending: StepRecord, work: claims.Work) -> str:
-    # Outside of the branches, as the body of any step: a replay makes none of the tasks that the driver or the user's
-    # function may make here (to roll back, to connect), and the branches that follow would have other numbers.
+    is_over = False
+
     def number() -> int:
-        return execution.number(pending.step_id)
+        given = execution.number(pending.step_id)
+        if is_over:
+            # The writer's thread was at it when this was cancelled: nothing more waits for that result.
+            execution.call_soon(lambda: execution.is_numbered(pending.step_id))
+        return given
 
     fence = execution.claim.fence
     try:
         output: str | None = await execution.ask(
-            lambda again: outside(claims.transact(execution.db, fence, pending, work, sequence=number, again=again)),
+            lambda again: claims.transact(execution.db, fence, pending, work, sequence=number, again=again),
             answers=(WorkFailed,),
         )
     finally:
+        is_over = True
         execution.is_numbered(pending.step_id)
     if output is None:
         raise execution.lose()

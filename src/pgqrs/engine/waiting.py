@@ -8,15 +8,18 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 from pgqrs.db import claims
 from pgqrs.db.claims import TakenSignal
+from pgqrs.db.tables.runs import RecordedStep
 from pgqrs.db.writes import StepRecord
-from pgqrs.engine.branches import Place, outside
+from pgqrs.engine.branches import Branch, Place, current_branch, outside
 from pgqrs.engine.execution import Execution, Wait
 from pgqrs.engine.registry import misfit
-from pgqrs.engine.steps import read
+from pgqrs.engine.steps import apart, failed_before, read
 from pgqrs.errors import SerializationError, WaitTimeout
 from pgqrs.serialization import decode, encode
 from pgqrs.types import Answer as GivenAnswer
 from pgqrs.types import StepStatus
+
+_FINAL = (StepStatus.SUCCESS, StepStatus.ERROR)
 
 
 class Answer(NamedTuple):
@@ -33,6 +36,10 @@ class Answer(NamedTuple):
 
 
 EndedAt = Callable[[Mapping[str, datetime]], Coroutine[Any, Any, datetime | None]]
+# The answer that an earlier pass has recorded.
+Replay = Callable[[RecordedStep], Coroutine[Any, Any, Answer]]
+# The answer, recorded now, or what to wait for; for the branch that asks.
+Ask = Callable[[Branch | None], Coroutine[Any, Any, Answer | Wait]]
 
 
 class Waiter(Coroutine[Any, Any, Any]):
@@ -45,7 +52,8 @@ class Waiter(Coroutine[Any, Any, Any]):
         self,
         execution: Execution,
         place: Place,
-        look: Callable[[], Coroutine[Any, Any, Answer | Wait]],
+        replay: Replay,
+        ask: Ask,
         *,
         signal: str | None = None,
         ended_at: EndedAt | None = None,
@@ -54,18 +62,27 @@ class Waiter(Coroutine[Any, Any, Any]):
         self.place = place
         # The name of the signal that it waits for.
         self.signal = signal
-        self._look = look
+        self._replay = replay
+        self._ask = ask
         self._ended_at = ended_at
         self._answer: Answer | None = None
         self._inner: Coroutine[Any, Any, Any] | None = None
         self.is_begun = False
         execution.unawaited[place.step_id] = self
 
-    async def look(self) -> Answer | Wait:
-        """The answer, or what to wait for. An answer that was given is given again: it takes no second signal."""
-        if self._answer is not None:
-            return self._answer
-        looked = await self._look()
+    async def replayed(self) -> Answer | None:
+        """The answer, if it is recorded."""
+        recorded = self.execution.recorded(self.place)
+        if self._answer is None and recorded is not None and recorded.status in _FINAL:
+            self._answer = await self._replay(recorded)
+        return self._answer
+
+    async def look(self, branch: Branch | None) -> Answer | Wait:
+        """The answer, or what to wait for. An answer that was given is given again: it takes no second signal.
+
+        In a task of the engine's own, for the branch that asks.
+        """
+        looked = await self.replayed() or await self._ask(branch)
         if isinstance(looked, Answer):
             self._answer = looked
         return looked
@@ -75,11 +92,19 @@ class Waiter(Coroutine[Any, Any, Any]):
         return None if self._ended_at is None else await self._ended_at(sent)
 
     async def _wait(self) -> Any:
-        answer = await self.look()
-        if isinstance(answer, Wait):
-            await self.execution.resting.wait(answer)
-        await self.execution.turn(self.place.step_id)
-        return answer.given(self.execution)
+        execution, step_id = self.execution, self.place.step_id
+        answer = await self.replayed()
+        if answer is not None:
+            if execution.has_branches and step_id in execution.claim.steps:
+                await execution.number_late(self.place)
+            await execution.turn(step_id)
+            return answer.given(execution)
+        await execution.leave_behind()
+        execution.begin()
+        looked: Answer | Wait = await apart(execution, self.look(current_branch.get()), step_id)
+        if isinstance(looked, Wait):
+            await execution.resting.wait(looked)
+        return looked.given(execution)
 
     def _begun(self) -> Coroutine[Any, Any, Any]:
         self.is_begun = True
@@ -109,11 +134,10 @@ def sleep(execution: Execution, place: Place, length: timedelta) -> Waiter:
         until = _until(execution, place, length)
         return None if until is None or until > execution.now() else until
 
-    async def look() -> Answer | Wait:
-        recorded = execution.recorded(place)
-        if recorded is not None and recorded.status is StepStatus.SUCCESS:
-            return Answer()
-        await execution.leave_behind()
+    async def replay(_recorded: RecordedStep) -> Answer:
+        return Answer()
+
+    async def ask(_branch: Branch | None) -> Answer | Wait:
         until = _until(execution, place, length) or execution.now()
         if until > execution.now():
             record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, output=encode(until))
@@ -121,7 +145,7 @@ def sleep(execution: Execution, place: Place, length: timedelta) -> Waiter:
         await execution.record(StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=encode(until)))
         return Answer()
 
-    return Waiter(execution, place, look, ended_at=ended_at)
+    return Waiter(execution, place, replay, ask, ended_at=ended_at)
 
 
 def _until(execution: Execution, place: Place, length: timedelta | None) -> datetime | None:
@@ -137,18 +161,10 @@ def pause(execution: Execution, place: Place, message: str, *, as_type: Any = An
     """Until a person resumes the run; gives the data that the run is resumed with."""
     answered = _Answering(execution, place, "the data to resume with", as_type)
 
-    async def look() -> Answer | Wait:
-        recorded = execution.recorded(place)
-        if recorded is not None and recorded.status is StepStatus.SUCCESS:
-            if recorded.sequence is None:
-                await _number_late(execution, place)
-            return await answered(TakenSignal(recorded.output or "null", recorded.input))
-        if recorded is not None and recorded.status is StepStatus.ERROR:
-            return answered.replayed()
-        await execution.leave_behind()
+    async def ask(_branch: Branch | None) -> Answer | Wait:
         return Wait(message, StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED))
 
-    return Waiter(execution, place, look)
+    return Waiter(execution, place, answered.replayed, ask)
 
 
 def wait_for(execution: Execution, place: Place, name: str, *, seconds: float | None, as_type: Any) -> Waiter:
@@ -158,48 +174,27 @@ def wait_for(execution: Execution, place: Place, name: str, *, seconds: float | 
 
     async def ended_at(sent: Mapping[str, datetime]) -> datetime | None:
         until = _until(execution, place, length)
-        return sent.get(name) or (None if until is None or until > execution.now() else until)
+        times = [sent.get(name), None if until is None or until > execution.now() else until]
+        return min((each for each in times if each is not None), default=None)
 
-    async def look() -> Answer | Wait:
-        recorded = execution.recorded(place)
-        if recorded is not None and recorded.status is StepStatus.SUCCESS:
-            return await answered(TakenSignal(recorded.output or "null", recorded.input))
-        if recorded is not None and recorded.status is StepStatus.ERROR:
-            return answered.replayed()
-        await execution.leave_behind()
-        taken = await _signal(execution, place, name)
-        if taken is not None:
-            return await answered(taken)
+    async def ask(branch: Branch | None) -> Answer | Wait:
+        try:
+            taken = await _signal(execution, place, name)
+            if taken is not None:
+                return await answered(taken, branch)
+        finally:
+            # Not before a wrong answer is refused: the results of other branches must not overtake that.
+            execution.is_numbered(place.step_id)
         until = _until(execution, place, length)
         if until is not None and until <= execution.now():
             record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR)
-            return Answer(error=await execution.fail(record, WaitTimeout(f"no signal {name!r} came in time")))
+            late = WaitTimeout(f"no signal {name!r} came in time")
+            return Answer(error=await execution.fail(record, late, branch=branch))
         output = None if until is None else encode(until)
         record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, output=output)
         return Wait(name, record, until=until, signal=name)
 
-    return Waiter(execution, place, look, signal=name, ended_at=ended_at)
-
-
-def replay(execution: Execution, place: Place, as_type: Any) -> Answer:
-    """A recorded answer."""
-    recorded = execution.claim.steps[place.step_id]
-    if recorded.status is StepStatus.SUCCESS:
-        return Answer(read(execution, place, recorded.output, as_type))
-    return Answer(error=execution.failure_of(failed_record(execution, place)))
-
-
-def failed_record(execution: Execution, place: Place) -> StepRecord:
-    """A recorded failure."""
-    recorded = execution.claim.steps[place.step_id]
-    return StepRecord(
-        place.step_id,
-        place.ordinal,
-        StepStatus.ERROR,
-        error=recorded.error,
-        attempts=recorded.attempts,
-        sequence=recorded.sequence,
-    )
+    return Waiter(execution, place, answered.replayed, ask, signal=name, ended_at=ended_at)
 
 
 class _Answering:
@@ -213,7 +208,7 @@ class _Answering:
         self._has_actor = as_type is GivenAnswer or get_origin(as_type) is GivenAnswer
         self._type: Any = (*get_args(as_type), Any)[0] if self._has_actor else as_type
 
-    async def __call__(self, taken: TakenSignal) -> Answer:
+    async def __call__(self, taken: TakenSignal, branch: Branch | None) -> Answer:
         execution, place = self._execution, self._place
         try:
             value = decode(taken.payload, self._type)
@@ -222,13 +217,13 @@ class _Answering:
                 # An earlier pass could read it, and went on with it.
                 read(execution, place, taken.payload, self._type)
             wrong = SerializationError(f"{self._what} {misfit(self._type, decode(taken.payload), error)}")
-            return Answer(error=await self._refused(wrong))
+            return Answer(error=await self._refused(wrong, branch))
         if not self._has_actor:
             return Answer(value)
         by = read(execution, place, taken.answered_by, Any)
         return Answer(GivenAnswer(value, by.get("actor") if isinstance(by, dict) else None))
 
-    async def _refused(self, wrong: SerializationError) -> BaseException:
+    async def _refused(self, wrong: SerializationError, branch: Branch | None) -> BaseException:
         """The error in the place of the answer, now and in every replay."""
         execution, place = self._execution, self._place
         text = execution.error_text(wrong)
@@ -243,45 +238,28 @@ class _Answering:
             execution.finish()
         if not is_held:
             raise execution.lose()
-        return self._failed(StepRecord(place.step_id, place.ordinal, StepStatus.ERROR, error=text))
+        record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR, error=text)
+        return self._final(execution.failure_of(record, branch=branch))
 
-    def replayed(self) -> Answer:
-        """A recorded error: that of a wrong answer, or WaitTimeout."""
-        return Answer(error=self._failed(failed_record(self._execution, self._place)))
+    async def replayed(self, recorded: RecordedStep) -> Answer:
+        """A recorded answer, or the error in its place: that of a wrong answer, or WaitTimeout."""
+        if recorded.status is StepStatus.SUCCESS:
+            return await self(TakenSignal(recorded.output or "null", recorded.input), current_branch.get())
+        return Answer(error=self._final(failed_before(self._execution, self._place)))
 
-    def _failed(self, record: StepRecord) -> BaseException:
-        error = self._execution.failure_of(record)
+    def _final(self, error: BaseException) -> BaseException:
         # The run's retry does not ask again: the signal is used up, and the sender believes that it was taken.
         self._execution.failed[-1].is_final = isinstance(error, SerializationError)
         return error
 
 
-async def _number_late(execution: Execution, place: Place) -> None:
-    """A person has answered it between two passes: the handler gets that after all that it got in the first."""
-    if not execution.has_branches:
-        return
-    await execution.leave_behind()
-    number = execution.number(place.step_id)
-    fence = execution.claim.fence
-    try:
-        await execution.ask(lambda _again: outside(claims.number_step(execution.db, fence, place.step_id, number)))
-    finally:
-        execution.is_numbered(place.step_id)
-
-
 async def _signal(execution: Execution, place: Place, name: str) -> TakenSignal | None:
+    """Takes it, if it is there. Its number is the caller's to call written."""
     taken: TakenSignal | None
-    execution.begin()
     pending = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, sequence=execution.number(place.step_id))
-    try:
-        held, taken = await execution.ask(
-            lambda again: outside(
-                claims.take_signal(execution.db, execution.claim.fence, pending, name=name, again=again)
-            )
-        )
-    finally:
-        execution.is_numbered(place.step_id)
-        execution.finish()
+    held, taken = await execution.ask(
+        lambda again: claims.take_signal(execution.db, execution.claim.fence, pending, name=name, again=again)
+    )
     if not held:
         raise execution.lose()
     return taken
