@@ -12,12 +12,16 @@ JOBS ?= 3
 ifdef UV
 MAKE_VENV = $(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
 INSTALL = $(UV) pip install --quiet --python $(BIN)/python
+UNINSTALL = $(UV) pip uninstall --quiet --python $(BIN)/python
 else
 MAKE_VENV = $(PYTHON) -m venv $(VENV)
 INSTALL = $(BIN)/python -m pip install --quiet
+UNINSTALL = $(BIN)/python -m pip uninstall --quiet --yes
 endif
 INSTALL_PINNED = $(INSTALL) --require-hashes --requirement
 INSTALL_OURS = $(INSTALL) --no-deps --no-build-isolation --editable .
+# The package's former name, which an older checkout has installed here (decision 30). Quiet when there is none.
+REMOVE_FORMER = $(UNINSTALL) pgqrs 2>/dev/null
 
 .PHONY: help setup demo check test fuzz conform slow-clients audit-parsers requirements docs docs-pages bench bench-peers bench-report proof soak long pgbouncer clean
 .DEFAULT_GOAL := help
@@ -30,6 +34,7 @@ $(VENV)/.core: pyproject.toml requirements/core.txt
 	@echo "setting up $(VENV)"
 	@$(MAKE_VENV)
 	@$(INSTALL_PINNED) requirements/core.txt
+	@$(REMOVE_FORMER)
 	@$(INSTALL_OURS)
 	@touch $@
 

@@ -314,5 +314,5 @@ def test_without_opentelemetry_it_is_left_out_unless_it_was_asked_for(monkeypatc
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
 
     telemetry.instrument()
-    with pytest.raises(pgqrs.ConfigError, match=r"pip install 'pgqrs\[telemetry\]'"):
+    with pytest.raises(pgqrs.ConfigError, match=r"pip install 'pgqrs-durable\[telemetry\]'"):
         telemetry.instrument(tracing=True)

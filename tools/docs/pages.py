@@ -86,7 +86,7 @@ _LLMS = """# pgqrs
 > {summary}
 
 Everything is `import pgqrs`. A workflow is a function whose steps are recorded; after a crash another worker runs it again and recorded steps return their
-record. Python 3.11 or newer; `pip install pgqrs` for SQLite, `pip install 'pgqrs[postgres]'` for PostgreSQL. All pages in one file: [llms-full.txt](llms-full.txt).
+record. Python 3.11 or newer; in a clone of the repository `pip install .` for SQLite, `pip install '.[postgres]'` for PostgreSQL. The distribution is `pgqrs-durable`; `pgqrs` on the package index is another project. All pages in one file: [llms-full.txt](llms-full.txt).
 """
 
 

@@ -18,6 +18,7 @@ from typing import IO, Any, Self
 
 from pgqrs.cli.child import LINE
 from pgqrs.config import Config
+from pgqrs.distribution import install_command
 
 # A process that was told to end, and has not: longer than handing back takes.
 _ENDS_WITHIN_SECONDS = 3.0
@@ -96,7 +97,7 @@ def environment_of(config: Config) -> dict[str, str]:
 
 # -- the dashboard -------------------------------------------------------------------------------------------
 
-NO_DASHBOARD = "not installed; pip install 'pgqrs[web]' brings it"
+NO_DASHBOARD = f"not installed; {install_command('web')} brings it"
 
 
 class Dashboard:

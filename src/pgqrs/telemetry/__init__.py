@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pgqrs.api.worker import Worker
+from pgqrs.distribution import install_command
 from pgqrs.engine.observing import watching
 from pgqrs.errors import ConfigError
 from pgqrs.telemetry.gauges import exposition, store_metrics
@@ -132,6 +133,6 @@ def _otel_tracer(provider: TracerProvider | None, *, record_exceptions: bool) ->
         from pgqrs.telemetry.tracing import OtelTracer  # noqa: PLC0415 - optional
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"tracing needs {error.name!r}, which is not installed; pip install 'pgqrs[telemetry]' brings it"
+            f"tracing needs {error.name!r}, which is not installed; {install_command('telemetry')} brings it"
         ) from None
     return OtelTracer(provider, record_exceptions=record_exceptions)

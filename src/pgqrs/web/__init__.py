@@ -3,13 +3,14 @@
 app.mount("/pgqrs", pgqrs.web.app(store, authorize=who, hosts=["jobs.example.com"]))
 """
 
+from pgqrs.distribution import install_command as _install_command
 from pgqrs.errors import ConfigError
 
 try:
     import jinja2 as _jinja2
     import starlette as _starlette
 except ModuleNotFoundError as _error:
-    raise ConfigError(f"pgqrs.web needs {_error.name}: pip install 'pgqrs[web]'") from None
+    raise ConfigError(f"pgqrs.web needs {_error.name}: {_install_command('web')}") from None
 
 from pgqrs.web.access import Caller, Scope
 from pgqrs.web.application import app

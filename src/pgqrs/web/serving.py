@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from starlette.applications import Starlette
 
+from pgqrs.distribution import install_command
 from pgqrs.errors import ConfigError
 from pgqrs.web.access import LOOPBACK
 from pgqrs.web.application import app
@@ -29,7 +30,7 @@ try:
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
 except ModuleNotFoundError as _error:
-    raise ConfigError(f"serving needs {_error.name}: pip install 'pgqrs[web]'") from None
+    raise ConfigError(f"serving needs {_error.name}: {install_command('web')}") from None
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
