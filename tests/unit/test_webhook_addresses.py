@@ -318,5 +318,5 @@ def test_without_the_sdk_the_way_out_is_told(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "cloudevents.core.bindings.http", None)
 
-    with pytest.raises(pgqrs.ConfigError, match=r"pip install pgqrs\[web\]"):
+    with pytest.raises(pgqrs.ConfigError, match=r"pip install 'pgqrs-durable\[web\]'"):
         pgqrs.HttpPublisher("https://hooks.example.org/")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pgqrs.clock import Clock
 from pgqrs.config import Config
 from pgqrs.db.driver import Driver
+from pgqrs.distribution import install_command
 from pgqrs.errors import ConfigError
 
 
@@ -30,4 +31,4 @@ async def open_driver(config: Config, clock: Clock) -> Driver:
 
 
 def _missing(extra: str, package: str) -> ConfigError:
-    return ConfigError(f"this DSN needs {package}; install it with: pip install 'pgqrs[{extra}]'")
+    return ConfigError(f"this DSN needs {package}; install it with: {install_command(extra)}")

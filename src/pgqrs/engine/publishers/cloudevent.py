@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
+from pgqrs.distribution import install_command
 from pgqrs.errors import ConfigError
 from pgqrs.types import OutboxEvent
 
@@ -15,7 +16,7 @@ def check_installed() -> None:
     try:
         import cloudevents.core.bindings.http  # noqa: F401, PLC0415 - an extra
     except ImportError:
-        raise ConfigError("CloudEvents over HTTP need the `cloudevents` package: pip install pgqrs[web]") from None
+        raise ConfigError(f"CloudEvents over HTTP need the `cloudevents` package: {install_command('web')}") from None
 
 
 def attributes_of(event: OutboxEvent) -> dict[str, Any]:
