@@ -344,6 +344,11 @@ _CHECKS: dict[str, tuple[str, str, str]] = {
         "A pooler in transaction mode takes LISTEN and delivers nothing.",
         "Set PGQRS_LISTEN_DSN to the server itself. Without it polling finds all work, a little later.",
     ),
+    "package": (
+        "Another distribution brings a package `pgqrs` into the environment of pgqrs-durable.",
+        "`pgqrs` on the package index is another project; or an older clone was installed by that name.",
+        "Uninstall both, then install pgqrs-durable again: the finding shows the commands.",
+    ),
     "old_tables": (
         "Whether tables of the former layout are still there.",
         "They were renamed for import_v1 and never removed.",

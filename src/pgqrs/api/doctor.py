@@ -1,6 +1,6 @@
 """Is all well with a store? Each thing that is looked at gives findings: how it is, why that matters, what to do.
 
-this file           the tables, and what is in them: work that nobody does, letters that nobody reads
+this file           the package, the tables, and what is in them: work that nobody does, letters that nobody reads
 doctor_server.py    a PostgreSQL server
 doctor_file.py      the file of SQLite or Turso
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
+from pgqrs import distribution
 from pgqrs.api import doctor_file, doctor_server
 from pgqrs.api.metrics import LIVE_LEASES
 from pgqrs.api.retention import retention
@@ -37,7 +38,7 @@ _MOST_NAMED = 5
 
 async def examine(admin: Admin, *, verify: bool) -> DoctorReport:
     """All findings. Quick, whatever the size of the store, unless it is to `verify` what is in it."""
-    findings: list[DoctorFinding] = []
+    findings = installation()
     for checks in (_tables, _database, _contents):
         try:
             findings += [finding async for finding in checks(admin)]
@@ -53,13 +54,22 @@ async def examine(admin: Admin, *, verify: bool) -> DoctorReport:
     return DoctorReport(tuple(findings))
 
 
+def installation() -> list[DoctorFinding]:
+    """What another distribution does to the package in this environment; nothing, when all is well."""
+    found = distribution.conflict()
+    if found is None:
+        return []
+    level = Level.WARN if found.is_former else Level.BAD
+    return [DoctorFinding("package", level, found.what, found.why, found.fix)]
+
+
 async def _tables(admin: Admin) -> AsyncIterator[DoctorFinding]:
     try:
         await admin.verify()
     except SchemaNotInstalled as error:
         yield DoctorFinding("schema", Level.BAD, str(error).partition(";")[0], fix="pgqrs install")
     except SchemaMismatch as error:
-        fix = "pgqrs install" if error.found < error.expected else None
+        fix = "pgqrs install" if 0 < error.found < error.expected else None
         yield DoctorFinding("schema", Level.BAD, str(error), fix=fix)
     else:
         yield DoctorFinding("schema", Level.OK, f"the tables are whole, at version {await admin.version()}")

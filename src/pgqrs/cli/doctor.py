@@ -44,10 +44,11 @@ def _examined(*, verify: bool) -> DoctorReport:
         found: DoctorReport = with_admin(work)
     except PgqrsError as error:
         # It cannot even be reached: that is what the doctor was asked for.
+        from pgqrs.api.doctor import installation
         from pgqrs.reports import DoctorFinding, DoctorReport, Level
 
         what, _, fix = str(error).partition("; ")
-        return DoctorReport((DoctorFinding("database", Level.BAD, what, fix=fix or None),))
+        return DoctorReport((*installation(), DoctorFinding("database", Level.BAD, what, fix=fix or None)))
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 
-from pgqrs import errors
+from pgqrs import distribution, errors
 from pgqrs.cli.output import lines, safe
 from pgqrs.cli.state import state
 from pgqrs.shell import command
@@ -61,8 +61,19 @@ def tell(error: BaseException) -> None:
     """On standard error: what is wrong, and what to try. No trace unless asked: it helps only us."""
     if state().verbose and not isinstance(error, errors.PgqrsError):
         print(safe("".join(traceback.format_exception(error))), end="", file=sys.stderr)
-    for line in words(error):
+    for line in (*words(error), *conflict_words()):
         print(line, file=sys.stderr)
+
+
+def conflict_words(*, former: bool = False) -> list[str]:
+    """Another distribution that overwrites ours, as lines: a name that is missing may be missing because of it.
+
+    One of ours under its former name counts only if asked for: it breaks nothing until it is removed.
+    """
+    found = distribution.conflict()
+    if found is None or (found.is_former and not former):
+        return []
+    return [lines(f"pgqrs: {found.what}; {found.why}"), f"  try: {safe(found.fix)}"]
 
 
 def words(error: BaseException) -> list[str]:

@@ -82,7 +82,10 @@ def completion(shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")])
 
 
 def version() -> None:
-    """Print the version of pgqrs."""
-    from pgqrs import __version__
+    """Print the version of pgqrs; on standard error, another project's package that overwrites it."""
+    from pgqrs import distribution
+    from pgqrs.cli import failing
 
-    print(__version__)
+    print(distribution.version())
+    for line in failing.conflict_words(former=True):
+        print(line, file=sys.stderr)
