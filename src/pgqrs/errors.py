@@ -98,7 +98,10 @@ class SchemaNotInstalled(PgqrsError):
 
 
 class SchemaMismatch(PgqrsError):
-    """The tables are of a version, or a shape, that this code does not work with."""
+    """The tables are of a version, or a shape, that this code does not work with.
+
+    `found` is 0 when they are another program's.
+    """
 
     def __init__(self, message: str, *, found: int, expected: int) -> None:
         super().__init__(message)

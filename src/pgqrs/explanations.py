@@ -48,8 +48,11 @@ _ERRORS: dict[str, tuple[str, str, str]] = {
     ),
     "schema-mismatch": (
         "The tables are of another version, or another shape, than this code works with.",
-        "pgqrs was upgraded and the tables were not, or the other way round; or somebody changed them by hand.",
-        "Older tables: `pgqrs install`. Newer ones: upgrade pgqrs here. `pgqrs schema verify` names what is missing.",
+        "pgqrs was upgraded and the tables were not, or the other way round; or other hands or programs made them.",
+        (
+            "Older tables: `pgqrs install`. Newer ones: upgrade pgqrs here. Another program's: "
+            "set another PGQRS_SCHEMA. `pgqrs schema verify` names what is missing."
+        ),
     ),
     "store-promoted": (
         "`pgqrs promote` has moved all that was in this file to PostgreSQL; it is not used any more.",

@@ -81,11 +81,14 @@ class Connecting:
 
     @staticmethod
     async def _refuse_newer(db: Any, where: str) -> None:
-        """Missing and older schemas may connect, so that `admin.install` can be called; newer ones may not."""
+        """Missing and older schemas may connect, so that `admin.install` can be called.
+
+        Newer ones may not, nor those of another program, which have no version of ours.
+        """
         try:
             await migrations.check(db, where=where)
         except SchemaNotInstalled:
             pass
         except SchemaMismatch as error:
-            if error.found > error.expected:
+            if error.found > error.expected or error.found == 0:
                 raise

@@ -88,9 +88,7 @@ def _statements(name: str, text: str) -> tuple[Query, ...]:
 @store_call(Kind.READ, idempotent=True)
 async def version(db: Database) -> int:
     """The version that is installed; 0 for none."""
-    if not await _history_exists(db):
-        return 0
-    return int((await db.fetch(_SQL["applied_version"]))[0][0])
+    return await _applied_version(db)
 
 
 @store_call(Kind.UNIT, idempotent=True)
@@ -99,9 +97,11 @@ async def install(db: Database, *, up_to: int | None = None) -> int:
     schema = db.dialect.schema
     if schema is not None:
         await db.fetch(_SQL["lock_migrations"], schema=schema)
-        if not (await db.fetch(_SQL["schema_exists"], schema=schema))[0][0]:
-            # The name has been validated: it can hold no quote.
-            await db.execute(Query("create_schema", f'create schema "{schema}"'))
+    if await _applied_version(db) == 0:
+        await _refuse_others(db)
+    if schema is not None and not (await db.fetch(_SQL["schema_exists"], schema=schema))[0][0]:
+        # The name has been validated: it can hold no quote.
+        await db.execute(Query("create_schema", f'create schema "{schema}"'))
     # Asked anew under the lock: somebody may have installed while we waited for it.
     await db.execute(_SQL["create_history"])
     installed = int((await db.fetch(_SQL["applied_version"]))[0][0])
@@ -122,6 +122,7 @@ async def check(db: Database, *, where: str = "this database") -> None:
     if found and not db.dialect.is_postgres and (seal := await _seal(db)):
         raise seal.error(where)
     if found == 0:
+        await _check_others(db)
         schema = db.dialect.schema or "public"
         install = command("install", **({} if schema == "public" else {"schema": schema}))
         raise SchemaNotInstalled(
@@ -142,6 +143,32 @@ async def _seal(db: Database) -> sealing.Seal | None:
     return await sealing.find(db)
 
 
+@store_call(Kind.READ, idempotent=True)
+async def _check_others(db: Database) -> None:
+    await _refuse_others(db)
+
+
+async def _refuse_others(db: Database) -> None:
+    """Where no version is installed, a table pgqrs_queues without our column was made by another program.
+
+    With our column it is ours, and its history is lost: what the database says of it is the cause.
+    """
+    columns = {column for table, column in await _columns(db) if table == "pgqrs_queues"}
+    if not columns or "queue_id" in columns:
+        return
+    if db.dialect.schema is None:
+        where, way_out = "this file", "use another file: PGQRS_DSN=..."
+    else:
+        where = f"schema {db.dialect.schema!r}"
+        way_out = "use another schema for `pgqrs install`, workers and clients: PGQRS_SCHEMA=...; or another database"
+    raise SchemaMismatch(
+        f"{where} holds another program's table pgqrs_queues (the distribution `pgqrs` of the package index uses the "
+        f"names of our tables); {way_out}",
+        found=0,
+        expected=latest_version(),
+    )
+
+
 def _refuse_newer(found: int) -> None:
     if found > latest_version():
         raise SchemaMismatch(
@@ -155,10 +182,18 @@ def _refuse_newer(found: int) -> None:
 @store_call(Kind.READ, idempotent=True)
 async def shape(db: Database) -> Shape:
     """The columns and indexes that are there now."""
-    arguments = _schema_argument(db)
-    columns = await db.fetch(_SQL["columns"], **arguments)
-    indexes = await db.fetch(_SQL["indexes"], **arguments)
-    return Shape(frozenset((t, c) for t, c in columns), frozenset(name for (name,) in indexes))
+    indexes = await db.fetch(_SQL["indexes"], **_schema_argument(db))
+    return Shape(frozenset(await _columns(db)), frozenset(name for (name,) in indexes))
+
+
+async def _columns(db: Database) -> list[tuple[str, str]]:
+    return [(table, column) for table, column in await db.fetch(_SQL["columns"], **_schema_argument(db))]
+
+
+async def _applied_version(db: Database) -> int:
+    if not await _history_exists(db):
+        return 0
+    return int((await db.fetch(_SQL["applied_version"]))[0][0])
 
 
 async def _history_exists(db: Database) -> bool:
