@@ -23,7 +23,7 @@ INSTALL_OURS = $(INSTALL) --no-deps --no-build-isolation --editable .
 # The package's former name, which an older checkout has installed here (decision 30). Quiet when there is none.
 REMOVE_FORMER = $(UNINSTALL) pgqrs 2>/dev/null
 
-.PHONY: help setup demo check test fuzz conform slow-clients audit-parsers requirements docs docs-pages bench bench-peers bench-report proof soak long pgbouncer clean
+.PHONY: help setup demo check test fuzz conform slow-clients audit-parsers requirements docs docs-pages stubs bench bench-peers bench-report proof soak long pgbouncer clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -52,10 +52,11 @@ $(VENV)/.web: $(VENV)/.core requirements/web.txt
 demo: $(VENV)/.web ## see it survive: workflows on a temporary SQLite file, a worker killed, a run that goes on, the dashboard
 	@$(BIN)/pgqrs demo
 
-check: $(VENV)/.dev ## ruff, mypy strict, import layers
+check: $(VENV)/.dev ## ruff, mypy strict, pyright, import layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 
 test: $(VENV)/.dev ## the whole suite on SQLite, PostgreSQL (started here) and Turso
@@ -82,6 +83,9 @@ docs: $(VENV)/.dev ## the documentation as a site in site/; fails on a dead link
 
 docs-pages: $(VENV)/.dev ## write the pages that are made from the code, the navigation and llms.txt
 	@$(BIN)/python -m tools.docs
+
+stubs: $(VENV)/.dev ## write src/pgqrs/blocking.pyi from the async API
+	@$(BIN)/python -m tools.blocking_stub
 
 bench: $(VENV)/.dev ## our speed on both databases, and the limits, in .bench/benchmarks.md; WHAT=drain,runs_10 ON=sqlite ROUNDS=3 choose
 	@WHAT="$(WHAT)" ON="$(ON)" ROUNDS="$(ROUNDS)" $(BIN)/python -m benchmarks ours

@@ -23,52 +23,54 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Self
 
-from pgqrs.api.admin import Admin
+from pgqrs.api.admin import Admin as _Admin
 from pgqrs.api.admin import admin as _admin
 from pgqrs.api.connect import connect as _connect
 from pgqrs.api.connect import connect_with as _connect_with
-from pgqrs.api.consumer import Consumer
-from pgqrs.api.dispatcher import Dispatcher
+from pgqrs.api.consumer import Consumer as _Consumer
+from pgqrs.api.dispatcher import Dispatcher as _Dispatcher
 from pgqrs.api.dispatcher import dispatcher as _dispatcher
-from pgqrs.api.message import Message
+from pgqrs.api.message import Message as _Message
 from pgqrs.api.metrics import workflow_metrics as _workflow_metrics
-from pgqrs.api.outbox_admin import OutboxAdmin
-from pgqrs.api.producer import Producer
+from pgqrs.api.outbox_admin import OutboxAdmin as _OutboxAdmin
+from pgqrs.api.producer import Producer as _Producer
 from pgqrs.api.promote import promote as _promote
-from pgqrs.api.retention import Retention
+from pgqrs.api.retention import Retention as _Retention
 from pgqrs.api.retention import retention as _retention
-from pgqrs.api.run import Run
-from pgqrs.api.schedules import Schedules
+from pgqrs.api.run import Run as _Run
+from pgqrs.api.schedules import Schedules as _Schedules
 from pgqrs.api.schedules import schedules as _schedules
 from pgqrs.api.steps import step
-from pgqrs.api.store import Store
-from pgqrs.api.trigger import Trigger
+from pgqrs.api.store import Store as _Store
+from pgqrs.api.trigger import Trigger as _Trigger
 from pgqrs.api.using import using
-from pgqrs.api.worker import Worker, WorkerBuilder
+from pgqrs.api.worker import Worker as _Worker
+from pgqrs.api.worker import WorkerBuilder as _WorkerBuilder
 from pgqrs.api.worker import consumer as _consumer
 from pgqrs.api.worker import poll_all as _poll_all
 from pgqrs.api.worker import worker as _worker
-from pgqrs.api.workflow import Workflow, discover_workflows
+from pgqrs.api.workflow import RunPage, discover_workflows
+from pgqrs.api.workflow import Workflow as _Workflow
 from pgqrs.api.workflow import workflow as _workflow
 from pgqrs.api.workflow import workflow as workflow_decorator
 from pgqrs.config import Config
 from pgqrs.engine.publishers.signature import verify_signature
 
 _OURS = (
-    Store,
-    Producer,
-    Consumer,
-    Message,
-    Admin,
-    Run,
-    Worker,
-    WorkerBuilder,
-    Workflow,
-    Trigger,
-    Dispatcher,
-    OutboxAdmin,
-    Retention,
-    Schedules,
+    _Store,
+    _Producer,
+    _Consumer,
+    _Message,
+    _Admin,
+    _Run,
+    _Worker,
+    _WorkerBuilder,
+    _Workflow,
+    _Trigger,
+    _Dispatcher,
+    _OutboxAdmin,
+    _Retention,
+    _Schedules,
 )
 
 
@@ -126,11 +128,15 @@ class Blocking:
     def __repr__(self) -> str:
         return f"<blocking {self._target!r}>"
 
+    def __class_getitem__(cls, _: Any) -> type[Self]:
+        """`blocking.Run[Receipt]` in an annotation."""
+        return cls
+
 
 def connect(dsn: str | None = None, **settings: Any) -> Any:
     """As `pgqrs.connect`, for plain code."""
 
-    async def opened() -> Store:
+    async def opened() -> _Store:
         return await _connect(dsn, **settings)
 
     return Blocking(_portal.run(opened()))
@@ -139,7 +145,7 @@ def connect(dsn: str | None = None, **settings: Any) -> Any:
 def connect_with(config: Config, **options: Any) -> Any:
     """As `pgqrs.connect_with`, for plain code."""
 
-    async def opened() -> Store:
+    async def opened() -> _Store:
         return await _connect_with(config, **options)
 
     return Blocking(_portal.run(opened()))
@@ -208,9 +214,42 @@ dispatcher = _blocking(_dispatcher)
 workflow_metrics = _blocking(_workflow_metrics)
 promote = _blocking(_promote)
 
+# The classes of the stub, blocking.pyi, for annotations that are read at run time: one class does for all of them.
+Store = Blocking
+Producer = Blocking
+Consumer = Blocking
+Message = Blocking
+Admin = Blocking
+Run = Blocking
+Worker = Blocking
+WorkerBuilder = Blocking
+Workflow = Blocking
+Trigger = Blocking
+Dispatcher = Blocking
+OutboxAdmin = Blocking
+Retention = Blocking
+Schedules = Blocking
+DecoratedWorkflow = Blocking
+
 # What needs no event loop is the same here: decorators, and `using` with a connection that is not awaited.
 __all__ = [
+    "Admin",
     "Blocking",
+    "Consumer",
+    "DecoratedWorkflow",
+    "Dispatcher",
+    "Message",
+    "OutboxAdmin",
+    "Producer",
+    "Retention",
+    "Run",
+    "RunPage",
+    "Schedules",
+    "Store",
+    "Trigger",
+    "Worker",
+    "WorkerBuilder",
+    "Workflow",
     "admin",
     "connect",
     "connect_with",

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from pgqrs.dsn import Backend, masked, parse_dsn
 from pgqrs.errors import ConfigError
@@ -134,8 +134,9 @@ class Config:
             if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value < 2**31:
                 raise ConfigError(f"Config.{name} must be a number of at least {least}, not {value!r}")
 
-    def with_changes(self, **changes: Any) -> Config:
-        return dataclasses.replace(self, **changes)
+    def with_changes(self, **changes: Unpack[Changes]) -> Config:
+        given: dict[str, Any] = {**changes}
+        return dataclasses.replace(self, **given)
 
     @property
     def backend(self) -> Backend:
@@ -159,6 +160,34 @@ class Config:
             return path
         file = Path(path)
         return str(file.with_name(f"{file.stem}.{self.schema}{file.suffix}"))
+
+
+class Settings(TypedDict, total=False):
+    """The fields of `Config` beside the DSN, for type checkers: what `connect` and `using` take by name."""
+
+    schema: str | None
+    listen_dsn: str
+    pool_size: int
+    statement_cache_size: int
+    command_timeout_seconds: float
+    retry_seconds: float
+    lease_seconds: float
+    poll_interval_seconds: float
+    pause_check_interval_seconds: float
+    max_attempts: int
+    max_payload_bytes: int
+    require_workers: bool
+    no_handler_grace_seconds: float
+    maintenance: bool
+    audit: str
+    outbox: str
+    event_source: str
+
+
+class Changes(Settings, total=False):
+    """What `Config.with_changes` takes: the DSN, too."""
+
+    dsn: str
 
 
 _AT_LEAST: dict[str, float] = {

@@ -2,15 +2,73 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias
+from uuid import UUID
 
 from pgqrs.inputs import given
 from pgqrs.serialization import decode
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    # Type checkers know it without its being installed. With a default, `pgqrs.Run` alone is a `Run[Any]`.
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=Any)
+    Result_co = TypeVar("Result_co", covariant=True, default=Any)
+    # Values that come back as they were without a type that says how, as results of children do. A dataclass is not
+    # among them: it comes back as a dict.
+    PlainData: TypeAlias = (
+        bool
+        | int
+        | float
+        | str
+        | bytes
+        | Decimal
+        | date
+        | time
+        | timedelta
+        | UUID
+        | Sequence["PlainData"]
+        | AbstractSet["PlainData"]
+        | Mapping[str, "PlainData"]
+        | None
+    )
+else:
+    from typing import TypeVar
+
+    PlainData = Any
+
+    T = TypeVar("T")
+    Result_co = TypeVar("Result_co", covariant=True)
+
+
+class Returning(Generic[Result_co]):
+    """What is known of a workflow by those who only start it: the type of its result."""
+
+
+class Child(Protocol[Result_co]):
+    """A run that an async handler has started with `ctx.spawn`."""
+
+    run_id: int
+
+    def result(self) -> Coroutine[object, None, Result_co]:
+        """What the child returned; ExecutionFailed or RunCancelled if it did not."""
+        ...
+
+
+class PlainChild(Protocol[Result_co]):
+    """A run that a plain handler has started with `ctx.spawn`."""
+
+    run_id: int
+
+    def result(self) -> Result_co:
+        """What the child returned; ExecutionFailed or RunCancelled if it did not."""
+        ...
 
 
 class RunStatus(StrEnum):

@@ -21,8 +21,8 @@ async def queues() -> None:
     producer = await store.producer("tasks")
     assert_type(await producer.enqueue({"n": 1}, delay=5, priority=3), int)
     assert_type(await producer.enqueue_many([1, 2]), list[int])
-    await producer.enqueue(1, prority=3)  # type: ignore[call-arg]
-    await producer.enqueue(1, delay="soon")  # type: ignore[arg-type]
+    await producer.enqueue(1, prority=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await producer.enqueue(1, delay="soon")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
     consumer = await store.consumer("tasks")
     assert_type(await consumer.dequeue(10, lease_seconds=30), list[pgqrs.Message])
@@ -49,5 +49,5 @@ async def outbox(store: pgqrs.Store) -> None:
     publisher: pgqrs.Publisher = pgqrs.HttpPublisher("https://hooks.example.org/", mode="binary")
     dispatcher = pgqrs.dispatcher(store).to(publish, types=["order.*"]).to(publisher).to(pgqrs.NotifyPublisher("x"))
     assert_type(dispatcher.concurrency(4).max_attempts(3).deadline(5), pgqrs.Dispatcher)
-    pgqrs.HttpPublisher("https://hooks.example.org/", mode="batch")  # type: ignore[arg-type]
+    pgqrs.HttpPublisher("https://hooks.example.org/", mode="batch")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert_type(pgqrs.verify_signature("secret", None, b""), bool)

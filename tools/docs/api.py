@@ -164,7 +164,10 @@ class _Bare:
 
 
 def _bare(annotation: Any) -> Any:
-    return _Bare(annotation) if isinstance(annotation, str) else annotation
+    if not isinstance(annotation, str):
+        return annotation
+    # Readers await it; what it yields to the event loop is for type checkers, as is the variance of a type.
+    return _Bare(annotation.replace("Coroutine[object, None, ", "Awaitable[").replace("_co", ""))
 
 
 def _default(value: Any) -> Any:

@@ -35,7 +35,7 @@ def admin(store: Store) -> Admin:
 class Admin(SearchVerbs, MetricsVerbs):
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.outbox = OutboxAdmin(store)
+        self.outbox: OutboxAdmin = OutboxAdmin(store)
 
     # -- schema ------------------------------------------------------------------------------------------
 

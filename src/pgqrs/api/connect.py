@@ -6,18 +6,18 @@ import dataclasses
 import difflib
 from collections.abc import Generator
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from pgqrs.api.store import Store
 from pgqrs.clock import Clock, DatabaseClock, ManualClock
-from pgqrs.config import Config
+from pgqrs.config import Config, Settings
 from pgqrs.db import migrations
 from pgqrs.db.drivers import open_driver
 from pgqrs.errors import ConfigError, SchemaMismatch, SchemaNotInstalled
 
 
 def connect(
-    dsn: str | None = None, *, install: bool = False, clock: Clock | None = None, **settings: Any
+    dsn: str | None = None, *, install: bool = False, clock: Clock | None = None, **settings: Unpack[Settings]
 ) -> Connecting:
     """A store on the database that the DSN names: `await connect(...)` or `async with connect(...) as store`.
 
@@ -28,7 +28,8 @@ def connect(
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             raise ConfigError(f"there is no setting {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-    config = Config(**settings) if dsn is None else Config(dsn, **settings)
+    given: dict[str, Any] = {**settings}
+    config = Config(**given) if dsn is None else Config(dsn, **given)
     return connect_with(config, install=install, clock=clock)
 
 
@@ -59,11 +60,14 @@ class Connecting:
         if self._store is not None:
             await self._store.close()
 
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(
-            f"not connected yet, so there is no {name!r}: use `store = await pgqrs.connect(...)`, "
-            "or `async with pgqrs.connect(...) as store`"
-        )
+    if not TYPE_CHECKING:
+        # Type checkers say so themselves, if they do not know of this.
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"not connected yet, so there is no {name!r}: use `store = await pgqrs.connect(...)`, "
+                "or `async with pgqrs.connect(...) as store`"
+            )
 
     async def _open(self) -> Store:
         db = await open_driver(self._config, self._clock)

@@ -40,7 +40,7 @@ class Consumer:
     """
 
     def __init__(self, holder: Holder, config: Config) -> None:
-        self.queue = holder.queue
+        self.queue: str = holder.queue
         self._holder = holder
         self._db = holder.db
         self._config = config

@@ -36,7 +36,7 @@ class Dispatcher:
     """One of any number on a store. All of them must have the same routes: what is published, is so for all."""
 
     def __init__(self, store: Store, name: str) -> None:
-        self.name = checked_name("dispatcher", name)
+        self.name: str = checked_name("dispatcher", name)
         self._store = store
         self._routes: list[Route] = []
         self._concurrency = outbox.CONCURRENCY

@@ -34,7 +34,7 @@ class Inlet:
     """The way into one queue, shared by a store's producers: messages enqueued at the same time go in together."""
 
     def __init__(self, db: Driver, *, queue: str, queue_id: int) -> None:
-        self.queue = queue
+        self.queue: str = queue
         self._db = db
         self._queue_id = queue_id
         self.together: Gatherer[NewMessage, int] = Gatherer(self.write, most=MOST_TOGETHER)
@@ -56,7 +56,7 @@ class Producer:
     """Puts messages into one queue."""
 
     def __init__(self, inlet: Inlet, config: Config) -> None:
-        self.queue = inlet.queue
+        self.queue: str = inlet.queue
         self._inlet = inlet
         self._config = config
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from pgqrs.api.export import export_run
 from pgqrs.api.search import events_of, steps_of
@@ -17,15 +18,16 @@ from pgqrs.inputs import given
 from pgqrs.reports import Why
 from pgqrs.serialization import decode
 from pgqrs.tasks import detached
-from pgqrs.types import ENDED, Event, RunStatus, Step
+from pgqrs.types import ENDED, Event, Result_co, RunStatus, Step
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
 
+T = TypeVar("T")
 log = logging.getLogger("pgqrs")
 
 
-class Run:
+class Run(Generic[Result_co]):
     """One execution of a workflow, as it was when it was read; `refresh` reads it again."""
 
     def __init__(self, row: RunRow, store: Store, *, returns: Any = Any) -> None:
@@ -33,19 +35,85 @@ class Run:
         self._store = store
         self._returns = returns
 
-    def __getattr__(self, name: str) -> Any:
-        # run_id, workflow, status, last_error, attempt, created_at ...: what the row says.
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._row, name)
-
     @property
     def run_id(self) -> int:
         return self._row.run_id
 
     @property
+    def workflow(self) -> str:
+        return self._row.workflow
+
+    @property
     def status(self) -> RunStatus:
         return self._row.status
+
+    @property
+    def last_error(self) -> str | None:
+        return self._row.last_error
+
+    @property
+    def error_signature(self) -> str | None:
+        return self._row.error_signature
+
+    @property
+    def created_at(self) -> datetime:
+        return self._row.created_at
+
+    @property
+    def started_at(self) -> datetime | None:
+        return self._row.started_at
+
+    @property
+    def paused_at(self) -> datetime | None:
+        return self._row.paused_at
+
+    @property
+    def completed_at(self) -> datetime | None:
+        return self._row.completed_at
+
+    @property
+    def updated_at(self) -> datetime:
+        return self._row.updated_at
+
+    @property
+    def worker_id(self) -> int | None:
+        return self._row.worker_id
+
+    @property
+    def attempt(self) -> int:
+        return self._row.attempt
+
+    @property
+    def max_attempts(self) -> int:
+        return self._row.max_attempts
+
+    @property
+    def priority(self) -> int:
+        return self._row.priority
+
+    @property
+    def idempotency_key(self) -> str | None:
+        return self._row.idempotency_key
+
+    @property
+    def parent_run_id(self) -> int | None:
+        return self._row.parent_run_id
+
+    @property
+    def dead_letter_of(self) -> int | None:
+        return self._row.dead_letter_of
+
+    @property
+    def waiting_for(self) -> str | None:
+        return self._row.waiting_for
+
+    @property
+    def deleted_at(self) -> datetime | None:
+        return self._row.deleted_at
+
+    @property
+    def delete_reason(self) -> str | None:
+        return self._row.delete_reason
 
     @property
     def input(self) -> Any:
@@ -66,13 +134,19 @@ class Run:
         """What `ctx.progress` said last: done, total and note; None when it said nothing."""
         return None if self._row.progress is None else decode(self._row.progress)
 
+    @overload
+    def output(self, type: None = ...) -> Result_co | None: ...
+    @overload
+    def output(self, type: type[T]) -> T | None: ...
+    @overload
+    def output(self, type: Any) -> Any: ...
     def output(self, type: Any = None) -> Any:  # noqa: A002 - the design's word
         """What the handler returned, of its annotated type when the workflow is known here, or of the one given."""
         if self._row.output is None:
             return None
         return decode(self._row.output, self._returns if type is None else type)
 
-    async def refresh(self) -> Run:
+    async def refresh(self) -> Self:
         """Reads it again."""
         self._row = await runs.get(await self._store.ready(), self.run_id)
         return self
@@ -93,7 +167,7 @@ class Run:
         """Its input, steps, signals and outcome as plain data for a JSON file; `pgqrs.testing.replay` takes it."""
         return await export_run(self._store, self.run_id)
 
-    async def result(self, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - the design's word
+    async def result(self, timeout: float | None = None) -> Result_co:  # noqa: ASYNC109 - the design's word
         """Waits until the run has ended: its output, or ExecutionFailed, RunCancelled, RunDeleted, WaitTimeout."""
         if self.status not in ENDED:
             await self._store.results.wait(self.run_id, timeout)
@@ -102,7 +176,8 @@ class Run:
             raise RunDeleted(self.run_id, self._row.delete_reason)
         match self.status:
             case RunStatus.SUCCESS:
-                return self.output()
+                output: Any = self.output()
+                return output  # type: ignore[no-any-return]
             case RunStatus.CANCELLED:
                 raise RunCancelled(self.run_id, self._row.last_error)
             case _:

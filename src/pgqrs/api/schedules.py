@@ -31,7 +31,7 @@ from pgqrs.engine.schemas import stored_signature
 from pgqrs.errors import ConfigError
 from pgqrs.names import checked_name
 from pgqrs.serialization import encode
-from pgqrs.types import Schedule, ScheduleSlot
+from pgqrs.types import Returning, Schedule, ScheduleSlot
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
@@ -73,7 +73,7 @@ class Schedules:
     async def create(
         self,
         name: str,
-        workflow: Any,
+        workflow: Returning[Any] | str,
         *,
         cron: str | None = None,
         every: float | timedelta | None = None,

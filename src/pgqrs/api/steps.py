@@ -1,11 +1,13 @@
 """`@step`: a function whose calls inside a run are recorded."""
 
+# Overloads overlap on purpose: the first that fits is the one.
+# mypy: disable-error-code="overload-overlap"
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from pgqrs.api.arguments import unknown_option
 from pgqrs.durations import shown
@@ -17,7 +19,98 @@ from pgqrs.errors import ConfigError
 from pgqrs.names import checked_step_name
 from pgqrs.retry import RetryPolicy, checked_policy
 
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+Owner = TypeVar("Owner")
 
+
+class AnyValue:
+    """For type checkers: a first parameter that takes this class takes everything, so it has no type, or Any.
+
+    Whether it is the context depends on its name, which types cannot see: arguments are then not checked.
+    """
+
+
+class AsyncStep(Protocol[P, T_co]):
+    """A decorated `async def`; the context may be passed on, or left out."""
+
+    __name__: str
+
+    @overload
+    def __call__(self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, T_co]: ...
+    @overload
+    def __call__(self, ctx: SyncContext, /, *args: P.args, **kwargs: P.kwargs) -> T_co: ...
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, T_co]: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...  # type: ignore[misc]
+
+    @overload
+    def __get__(self, instance: None, owner: Any) -> AsyncStep[P, T_co]: ...
+    @overload
+    def __get__(self: AsyncStep[Concatenate[Owner, Q], T_co], instance: Owner, owner: Any) -> AsyncStep[Q, T_co]: ...
+    def __get__(self, instance: Any, owner: Any) -> Any: ...
+
+
+class PlainStep(Protocol[P, T_co]):
+    """A decorated plain `def`: awaited where it is called with the context of an async workflow."""
+
+    __name__: str
+
+    @overload
+    def __call__(self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, T_co]: ...
+    @overload
+    def __call__(self, ctx: SyncContext, /, *args: P.args, **kwargs: P.kwargs) -> T_co: ...
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T_co: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...  # type: ignore[misc]
+
+    @overload
+    def __get__(self, instance: None, owner: Any) -> PlainStep[P, T_co]: ...
+    @overload
+    def __get__(self: PlainStep[Concatenate[Owner, Q], T_co], instance: Owner, owner: Any) -> PlainStep[Q, T_co]: ...
+    def __get__(self, instance: Any, owner: Any) -> Any: ...
+
+
+class DecoratingStep(Protocol):
+    """What `@step("fetch")` is before it has its function."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[AnyValue, P], Awaitable[T]], /) -> AsyncStep[..., T]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], Awaitable[T]], /) -> AsyncStep[P, T]: ...
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[T]], /) -> AsyncStep[P, T]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[AnyValue, P], T], /) -> PlainStep[..., T]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[SyncContext, P], T], /) -> PlainStep[P, T]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], T], /) -> PlainStep[P, T]: ...
+    @overload
+    def __call__(self, function: Callable[P, T], /) -> PlainStep[P, T]: ...
+    def __call__(self, function: Any, /) -> Any: ...
+
+
+@overload
+def step(name: str, /, *, retry: RetryPolicy | None = ...) -> DecoratingStep: ...
+@overload
+def step(*, id: str | None = ..., retry: RetryPolicy | None = ...) -> DecoratingStep: ...
+@overload
+def step(function: Callable[Concatenate[AnyValue, P], Awaitable[T]], /) -> AsyncStep[..., T]: ...
+@overload
+def step(function: Callable[Concatenate[Context, P], Awaitable[T]], /) -> AsyncStep[P, T]: ...
+@overload
+def step(function: Callable[P, Awaitable[T]], /) -> AsyncStep[P, T]: ...
+@overload
+def step(function: Callable[Concatenate[AnyValue, P], T], /) -> PlainStep[..., T]: ...
+@overload
+def step(function: Callable[Concatenate[SyncContext, P], T], /) -> PlainStep[P, T]: ...
+@overload
+def step(function: Callable[Concatenate[Context, P], T], /) -> PlainStep[P, T]: ...
+@overload
+def step(function: Callable[P, T], /) -> PlainStep[P, T]: ...
 def step(
     function: Callable[..., Any] | str | None = None,
     *,

@@ -40,13 +40,13 @@ class Store:
     """A connected database. Safe to share between tasks; close it when done."""
 
     def __init__(self, config: Config, db: Driver) -> None:
-        self.config = config
+        self.config: Config = config
         self._db = db
         self._schema_checked = False
         self._consumers: WeakSet[Consumer] = WeakSet()
         # By queue id: what a store's producers enqueue at the same time goes in together.
         self._inlets: dict[int, Inlet] = {}
-        self.results = Results(self)
+        self.results: Results = Results(self)
         # queue id -> until when (monotonic) nobody need ask again whether it has workers
         self._workers_known: dict[int, float] = {}
         self._workflows_known: dict[str, tuple[float, workflows.Workflow]] = {}

@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, Unpack
 
 from pgqrs.api.arguments import (
     check_store,
@@ -31,10 +31,19 @@ from pgqrs.engine.binding import Signature
 from pgqrs.engine.context import in_body
 from pgqrs.errors import ConfigError, NoActiveWorker
 from pgqrs.serialization import encode
+from pgqrs.types import Result_co
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from pgqrs.api.store import Store
     from pgqrs.api.workflow import Workflow
+
+    Given_co = TypeVar("Given_co", covariant=True, default=int)
+else:
+    from typing import TypeVar
+
+    Given_co = TypeVar("Given_co", covariant=True)
 
 log = logging.getLogger("pgqrs")
 
@@ -52,14 +61,17 @@ class TriggerOptions(TypedDict, total=False):
 OPTION_NAMES = TriggerOptions.__annotations__.keys() | {"idempotency_key", "require_worker"}
 
 
-class Trigger:
-    """What `trigger` was told, until `execute` carries it out."""
+class Trigger(Generic[Result_co, Given_co]):
+    """What `trigger` was told, until `execute` carries it out.
+
+    The second type is what `execute` gives: the id of the run, the ids of several, or after `wait()` the result.
+    """
 
     _is_pending = False
 
     def __init__(
         self,
-        workflow: Workflow,
+        workflow: Workflow[Result_co],
         inputs: list[Any],
         keys: Sequence[str] = (),
         *,
@@ -84,7 +96,7 @@ class Trigger:
         # From here on, a trigger that is not executed is a mistake.
         self._is_pending = True
 
-    def wait(self) -> Trigger:
+    def wait(self: Trigger[Result_co, int]) -> Trigger[Result_co, Result_co]:
         """`execute` then waits for the result, and gives that."""
         if self._many:
             self._is_pending = False
@@ -92,9 +104,10 @@ class Trigger:
                 "wait() is for one run; take the ids that trigger_many gives, and await run.result() of each"
             )
         self._wait = True
-        return self
+        waiting: Any = self
+        return waiting  # type: ignore[no-any-return]
 
-    def timeout(self, seconds: float | timedelta) -> Trigger:
+    def timeout(self, seconds: float | timedelta) -> Self:
         self._timeout = checked_seconds(seconds, "timeout")
         return self
 
@@ -109,7 +122,7 @@ class Trigger:
                 stacklevel=2,
             )
 
-    def execute(self, store: Store) -> Coroutine[Any, Any, Any]:
+    def execute(self, store: Store) -> Coroutine[object, None, Given_co]:
         """Start the run, or runs: the id (or ids), durable; after `wait()` the result."""
         self._is_pending = False
         check_store(store, "execute(store)", (store,))

@@ -8,7 +8,7 @@ from typing import Any, Protocol, Unpack, overload
 from pgqrs.api.arguments import check_texts, checked_run_id
 from pgqrs.api.producer import EnqueueOptions, new_messages
 from pgqrs.api.trigger import TriggerOptions, new_runs
-from pgqrs.config import Config
+from pgqrs.config import Config, Settings
 from pgqrs.db import lifecycle, triggering
 from pgqrs.db.database import drive
 from pgqrs.db.drivers.foreign import Enlisted, enlist
@@ -32,16 +32,17 @@ class SyncConnection(Protocol):
 
 
 @overload
-def using(connection: AsyncConnection, **settings: Any) -> Enlistment: ...
+def using(connection: AsyncConnection, **settings: Unpack[Settings]) -> Enlistment: ...
 @overload
-def using(connection: SyncConnection, **settings: Any) -> BlockingEnlistment: ...
-def using(connection: Any, **settings: Any) -> Enlistment | BlockingEnlistment:
+def using(connection: SyncConnection, **settings: Unpack[Settings]) -> BlockingEnlistment: ...
+def using(connection: Any, **settings: Unpack[Settings]) -> Enlistment | BlockingEnlistment:
     """The queues behind a connection of yours; no store is needed. Settings are the fields of `Config`.
 
     What is enqueued exists when your transaction commits, and waiting consumers find it by polling, within about a
     second (SQLite: a few milliseconds); `await store.wake(queue)` after the commit tells them at once.
     """
-    return _enlisted(connection, Config(**settings))
+    given: dict[str, Any] = {**settings}
+    return _enlisted(connection, Config(**given))
 
 
 def _enlisted(connection: Any, config: Config) -> Enlistment | BlockingEnlistment:

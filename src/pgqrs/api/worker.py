@@ -196,9 +196,9 @@ class Worker:
     """A registered worker."""
 
     def __init__(self, name: str, loop: WorkerLoop, store: Store) -> None:
-        self.name = name
+        self.name: str = name
         self._store = store
-        self.worker_id = loop.worker_id
+        self.worker_id: int = loop.worker_id
         self._loop = loop
 
     async def poll_forever(self, *, signals: bool = False) -> None:

@@ -1,20 +1,24 @@
 """Workflows: one noun that is definition, decorator and trigger."""
 
+# Overloads overlap on purpose: the first that fits is the one.
+# mypy: disable-error-code="overload-overlap"
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 import uuid
-from collections.abc import Callable, Iterable
-from datetime import timedelta
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from datetime import datetime, timedelta
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Protocol, Self, TypedDict, Unpack, overload
 
 from pgqrs.api.arguments import check_texts, checked_run_id, checked_whole, in_order, unknown_option
 from pgqrs.api.metrics import workflow_metrics
 from pgqrs.api.run import Run
 from pgqrs.api.schedules import check_declared
 from pgqrs.api.search import events_of, rows_of, steps_of, wanted_by
+from pgqrs.api.steps import AnyValue
 from pgqrs.api.trigger import OPTION_NAMES, Trigger, TriggerOptions
 from pgqrs.db import lifecycle
 from pgqrs.db.driver import Driver
@@ -30,27 +34,56 @@ from pgqrs.names import checked_name, checked_step_name
 from pgqrs.reports import WorkflowMetrics
 from pgqrs.retry import RetryPolicy, checked_policy
 from pgqrs.serialization import Encoded, encode
-from pgqrs.types import Event, Step
+from pgqrs.types import Event, Result_co, Returning, Step
 
 if TYPE_CHECKING:
-    from pgqrs.api.store import Store
+    from typing_extensions import ParamSpec, TypeVar
 
-P = ParamSpec("P")
+    from pgqrs.api.direct import RunContext
+    from pgqrs.api.store import Store
+    from pgqrs.engine.context import Context
+    from pgqrs.engine.plain import SyncContext
+
+    P = ParamSpec("P", default=...)
+else:
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+
 R = TypeVar("R")
+W = TypeVar("W", bound="Workflow[Any]")
 log = logging.getLogger("pgqrs")
 
 
+@overload
+def workflow(name: W) -> W: ...
+@overload
+def workflow(name: str, **options: Unpack[DecoratorOptions]) -> Workflow[Any]: ...
+@overload
+def workflow(name: None = None, **options: Unpack[DecoratorOptions]) -> Decorating: ...
+@overload
+def workflow(name: Callable[Concatenate[AnyValue, P], Awaitable[R]]) -> AsyncWorkflow[..., R]: ...
+@overload
+def workflow(name: Callable[Concatenate[Context, P], Awaitable[R]]) -> AsyncWorkflow[P, R]: ...
+@overload
+def workflow(name: Callable[P, Awaitable[R]]) -> AsyncWorkflow[P, R]: ...
+@overload
+def workflow(name: Callable[Concatenate[AnyValue, P], R]) -> PlainWorkflow[..., R]: ...
+@overload
+def workflow(name: Callable[Concatenate[SyncContext, P], R]) -> PlainWorkflow[P, R]: ...
+@overload
+def workflow(name: Callable[Concatenate[Context, P], R]) -> PlainWorkflow[P, R]: ...
+@overload
+def workflow(name: Callable[P, R]) -> PlainWorkflow[P, R]: ...
 def workflow(name: Any = None, **options: Unpack[DecoratorOptions]) -> Any:
     """`workflow("zip_files")` is the noun; `@workflow`, `@workflow(name="zip_files")` makes a function one."""
     if isinstance(name, Workflow) and not options:
         return name
     if callable(name):
-        return DecoratedWorkflow(name, checked_name("workflow", name.__name__), options=WorkflowOptions())
+        return _decorated(name, checked_name("workflow", name.__name__), options=WorkflowOptions())
     checked = _checked_options(name, **options)
     if name is None:
-        return lambda function: DecoratedWorkflow(
-            function, checked_name("workflow", function.__name__), options=checked
-        )
+        return lambda function: _decorated(function, checked_name("workflow", function.__name__), options=checked)
     return Workflow(name, options=checked)
 
 
@@ -62,7 +95,27 @@ class DecoratorOptions(TypedDict, total=False):
     lease_seconds: float | timedelta | None
     concurrency: int | None
     dead_letter: str | None
-    schedule: Any
+    schedule: str | timedelta | datetime | Mapping[str, Any] | None
+
+
+class Decorating(Protocol):
+    """What `@workflow(retry=...)` is before it has its function."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[AnyValue, P], Awaitable[R]], /) -> AsyncWorkflow[..., R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> AsyncWorkflow[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> AsyncWorkflow[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[AnyValue, P], R], /) -> PlainWorkflow[..., R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[SyncContext, P], R], /) -> PlainWorkflow[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> PlainWorkflow[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> PlainWorkflow[P, R]: ...
+    def __call__(self, function: Any, /) -> Any: ...
 
 
 def _checked_options(
@@ -90,15 +143,29 @@ def _checked_options(
     )
 
 
-class Workflow:
+class Workflow(Returning[Result_co]):
     """A workflow by its name, with every verb. Called with a function it is a decorator: `@workflow("zip_files")`."""
 
     def __init__(self, name: str, *, options: WorkflowOptions | None = None) -> None:
-        self.name = checked_name("workflow", name)
+        self.name: str = checked_name("workflow", name)
         self._options = options or WorkflowOptions()
 
-    def __call__(self, function: Callable[P, R]) -> DecoratedWorkflow[P, R]:
-        return DecoratedWorkflow(function, self.name, options=self._options)
+    @overload
+    def __call__(self, function: Callable[Concatenate[AnyValue, P], Awaitable[R]], /) -> AsyncWorkflow[..., R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> AsyncWorkflow[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> AsyncWorkflow[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[AnyValue, P], R], /) -> PlainWorkflow[..., R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[SyncContext, P], R], /) -> PlainWorkflow[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> PlainWorkflow[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> PlainWorkflow[P, R]: ...
+    def __call__(self, function: Any, /) -> Any:
+        return _decorated(function, self.name, options=self._options)
 
     @property
     def handler(self) -> Handler | None:
@@ -116,7 +183,7 @@ class Workflow:
         idempotency_key: str | None = None,
         require_worker: bool | None = None,
         **options: Unpack[TriggerOptions],
-    ) -> Trigger:
+    ) -> Trigger[Result_co]:
         """A run about to be: `.execute(store)` starts it and gives its id.
 
         With an idempotency key that a run has already, that run's id is given, or IdempotencyConflict raised if its
@@ -132,7 +199,7 @@ class Workflow:
         idempotency_keys: Iterable[str] = (),
         require_worker: bool | None = None,
         **options: Unpack[TriggerOptions],
-    ) -> Trigger:
+    ) -> Trigger[Result_co, list[int]]:
         """One run per item, all of them or none: `.execute(store)` gives their ids in order. Keys: one for each."""
         if isinstance(idempotency_keys, str) or not isinstance(idempotency_keys, Iterable):
             raise ConfigError(f"idempotency_keys must be a list with one key for each run, not {idempotency_keys!r}")
@@ -140,19 +207,21 @@ class Workflow:
         return Trigger(self, list(params), keys, many=True, require_worker=require_worker, **options)
 
     @in_order
-    async def get_run(self, run_id: int, store: Store) -> Run:
+    async def get_run(self, run_id: int, store: Store) -> Run[Result_co]:
         row = await runs.get(await store.ready(), checked_run_id(run_id))
         if row.workflow != self.name:
             raise RunNotFound(run_id, workflow=row.workflow)
         return Run(row, store, returns=self.handler.returns if self.handler else Any)
 
     @in_order
-    async def runs(self, store: Store, *, limit: int = 50, cursor: str | None = None, **fields: Any) -> RunPage:
+    async def runs(
+        self, store: Store, *, limit: int = 50, cursor: str | None = None, **fields: Any
+    ) -> RunPage[Result_co]:
         """Newest first; `fields` are those of RunFilter (status, attributes ...); `page.next_cursor` leads on."""
         wanted = wanted_by(None, {**fields, "workflow": self.name})
         rows, next_cursor = await rows_of(store, wanted, limit=limit, cursor=cursor)
         returns = self.handler.returns if self.handler else Any
-        page = RunPage(Run(row, store, returns=returns) for row in rows)
+        page: RunPage[Result_co] = RunPage(Run(row, store, returns=returns) for row in rows)
         page.next_cursor = next_cursor
         return page
 
@@ -272,16 +341,16 @@ class Workflow:
         return f"<Workflow {self.name}>"
 
 
-class RunPage(list[Run]):
+class RunPage(list[Run[Result_co]]):
     """A page of runs."""
 
     next_cursor: str | None = None
 
 
-class DecoratedWorkflow(Workflow, Generic[P, R]):
+class DecoratedWorkflow(Workflow[Result_co], Generic[P, Result_co]):
     """A function that is a workflow: call it to run it here, `.trigger(...)` to queue it."""
 
-    def __init__(self, function: Callable[P, R], name: str, *, options: WorkflowOptions) -> None:
+    def __init__(self, function: Callable[..., Any], name: str, *, options: WorkflowOptions) -> None:
         super().__init__(name, options=options)
         functools.update_wrapper(self, function)
         self._handler = Handler.of(self.name, function, options=options)
@@ -326,7 +395,102 @@ class DecoratedWorkflow(Workflow, Generic[P, R]):
             )
         return run_here(self, args, kwargs, key=key, store=store)
 
-    def trigger(self, *args: Any, **options: Any) -> Trigger:
+    # Beside a ParamSpec there is no room for keywords: where an option is given, the arguments are checked by the
+    # call itself alone. One overload for each option, so that a misspelt argument is not taken for one.
+    @overload  # type: ignore[override]
+    def trigger(self, *args: P.args, **kwargs: P.kwargs) -> Trigger[Result_co]: ...
+    @overload
+    def trigger(
+        self,
+        *args: Any,
+        idempotency_key: str | None,
+        priority: int = ...,
+        delay: float | timedelta = ...,
+        run_at: datetime | None = ...,
+        max_attempts: int | None = ...,
+        attributes: dict[str, Any] | None = ...,
+        require_worker: bool | None = ...,
+        **kwargs: Any,
+    ) -> Trigger[Result_co]: ...
+    @overload
+    def trigger(
+        self,
+        *args: Any,
+        idempotency_key: str | None = ...,
+        priority: int,
+        delay: float | timedelta = ...,
+        run_at: datetime | None = ...,
+        max_attempts: int | None = ...,
+        attributes: dict[str, Any] | None = ...,
+        require_worker: bool | None = ...,
+        **kwargs: Any,
+    ) -> Trigger[Result_co]: ...
+    @overload
+    def trigger(
+        self,
+        *args: Any,
+        idempotency_key: str | None = ...,
+        priority: int = ...,
+        delay: float | timedelta,
+        run_at: datetime | None = ...,
+        max_attempts: int | None = ...,
+        attributes: dict[str, Any] | None = ...,
+        require_worker: bool | None = ...,
+        **kwargs: Any,
+    ) -> Trigger[Result_co]: ...
+    @overload
+    def trigger(
+        self,
+        *args: Any,
+        idempotency_key: str | None = ...,
+        priority: int = ...,
+        delay: float | timedelta = ...,
+        run_at: datetime | None,
+        max_attempts: int | None = ...,
+        attributes: dict[str, Any] | None = ...,
+        require_worker: bool | None = ...,
+        **kwargs: Any,
+    ) -> Trigger[Result_co]: ...
+    @overload
+    def trigger(
+        self,
+        *args: Any,
+        idempotency_key: str | None = ...,
+        priority: int = ...,
+        delay: float | timedelta = ...,
+        run_at: datetime | None = ...,
+        max_attempts: int | None,
+        attributes: dict[str, Any] | None = ...,
+        require_worker: bool | None = ...,
+        **kwargs: Any,
+    ) -> Trigger[Result_co]: ...
+    @overload
+    def trigger(
+        self,
+        *args: Any,
+        idempotency_key: str | None = ...,
+        priority: int = ...,
+        delay: float | timedelta = ...,
+        run_at: datetime | None = ...,
+        max_attempts: int | None = ...,
+        attributes: dict[str, Any] | None,
+        require_worker: bool | None = ...,
+        **kwargs: Any,
+    ) -> Trigger[Result_co]: ...
+    @overload
+    def trigger(
+        self,
+        *args: Any,
+        idempotency_key: str | None = ...,
+        priority: int = ...,
+        delay: float | timedelta = ...,
+        run_at: datetime | None = ...,
+        max_attempts: int | None = ...,
+        attributes: dict[str, Any] | None = ...,
+        require_worker: bool | None,
+        **kwargs: Any,
+    ) -> Trigger[Result_co]: ...
+    def trigger(self, *args: Any, **options: Any) -> Trigger[Result_co]:
         """The handler's own arguments, then the options of `Workflow.trigger`."""
         names = {parameter.name for parameter in self._handler.parameters}
         for name in options.keys() & names & OPTION_NAMES:
@@ -336,10 +500,69 @@ class DecoratedWorkflow(Workflow, Generic[P, R]):
             )
         given = {name: options.pop(name) for name in list(options) if name in names}
         text = self._handler.encode_input(args, given, max_bytes=2**31)
-        return super().trigger(Encoded(text), **options)
+        return Workflow.trigger(self, Encoded(text), **options)
 
-    def __get__(self, instance: object, owner: type | None = None) -> DecoratedWorkflow[P, R]:
+    def __get__(self, instance: object, owner: type | None = None) -> Self:
         return self
+
+
+class AsyncWorkflow(DecoratedWorkflow[P, Result_co]):
+    """A decorated `async def`: awaited where it is called."""
+
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __call__(
+            self, ctx: Context | SyncContext | RunContext, /, *args: P.args, **kwargs: P.kwargs
+        ) -> Coroutine[object, None, Result_co]: ...
+        @overload
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, Result_co]: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...  # type: ignore[misc]
+
+        @overload  # type: ignore[override]
+        def run(
+            self, ctx: Context | SyncContext, /, *args: P.args, **kwargs: P.kwargs
+        ) -> Coroutine[object, None, Result_co]: ...
+        @overload
+        def run(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, Result_co]: ...
+        @overload
+        def run(
+            self, *args: Any, key: str | None, store: Store | None = ..., **kwargs: Any
+        ) -> Coroutine[object, None, Result_co]: ...
+        @overload
+        def run(
+            self, *args: Any, key: str | None = ..., store: Store | None, **kwargs: Any
+        ) -> Coroutine[object, None, Result_co]: ...
+        def run(self, *args: Any, **kwargs: Any) -> Any: ...  # type: ignore[misc]
+
+
+class PlainWorkflow(DecoratedWorkflow[P, Result_co]):
+    """A decorated plain `def`: called without `await`."""
+
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override]
+        def __call__(
+            self, ctx: Context | SyncContext | RunContext, /, *args: P.args, **kwargs: P.kwargs
+        ) -> Result_co: ...
+        @overload
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Result_co: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...  # type: ignore[misc]
+
+        @overload  # type: ignore[override]
+        def run(self, ctx: Context | SyncContext, /, *args: P.args, **kwargs: P.kwargs) -> Result_co: ...
+        @overload
+        def run(self, *args: P.args, **kwargs: P.kwargs) -> Result_co: ...
+        @overload
+        def run(self, *args: Any, key: str | None, store: Store | None = ..., **kwargs: Any) -> Result_co: ...
+        @overload
+        def run(self, *args: Any, key: str | None = ..., store: Store | None, **kwargs: Any) -> Result_co: ...
+        def run(self, *args: Any, **kwargs: Any) -> Any: ...  # type: ignore[misc]
+
+
+def _decorated(function: Callable[..., Any], name: str, *, options: WorkflowOptions) -> DecoratedWorkflow[..., Any]:
+    kind = AsyncWorkflow if inspect.iscoroutinefunction(inspect.unwrap(function)) else PlainWorkflow
+    return kind(function, name, options=options)
 
 
 def discover_workflows(module: ModuleType | None = None) -> dict[str, Any]:

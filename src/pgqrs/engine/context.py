@@ -1,5 +1,7 @@
 """What a handler is given: steps, waits, children; awaited in async handlers, plain in a thread."""
 
+# Overloads overlap on purpose: the first that fits is the one.
+# mypy: disable-error-code="overload-overlap"
 from __future__ import annotations
 
 import asyncio
@@ -9,7 +11,7 @@ import random
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from pgqrs.clock import microseconds
 from pgqrs.db.database import Transaction
@@ -33,7 +35,20 @@ from pgqrs.retry import RetryPolicy, checked_policy
 from pgqrs.serialization import decode, encode
 from pgqrs.types import StepStatus
 
+if TYPE_CHECKING:
+    # What a child returned comes back as plain data: of these types, and without those of your own.
+    from pgqrs.types import Child as ChildOf
+    from pgqrs.types import PlainData, Returning
+
+# Verbs return `Coroutine[object, None, T]`: with Any in their places, mypy gives up on `gather` of several.
+P = ParamSpec("P")
 T = TypeVar("T")
+Plain = TypeVar("Plain", bound="PlainData")
+T1 = TypeVar("T1")
+T2 = TypeVar("T2")
+T3 = TypeVar("T3")
+T4 = TypeVar("T4")
+T5 = TypeVar("T5")
 
 # A plain handler's context is another class with the same verbs (engine/plain.py).
 current_context: contextvars.ContextVar[Any] = contextvars.ContextVar("pgqrs_context", default=None)
@@ -46,9 +61,9 @@ class Context:
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
-        self.run_id = execution.claim.run_id
-        self.workflow = execution.handler.name
-        self.attempt = execution.claim.lease.attempts
+        self.run_id: int = execution.claim.run_id
+        self.workflow: str = execution.handler.name
+        self.attempt: int = execution.claim.lease.attempts
 
     @functools.cached_property
     def log(self) -> RunLog:
@@ -87,7 +102,56 @@ class Context:
 
     # -- steps -------------------------------------------------------------------------------------------
 
+    # Beside a ParamSpec there is no room for keywords: with `retry` or `timeout`, the arguments are not checked.
+    @overload
     def step(
+        self,
+        name: str,
+        function: Callable[..., Awaitable[T]],
+        *args: Any,
+        retry: RetryPolicy | None,
+        timeout: float | None = ...,
+        **kwargs: Any,
+    ) -> Coroutine[object, None, T]: ...
+    @overload
+    def step(
+        self,
+        name: str,
+        function: Callable[..., Awaitable[T]],
+        *args: Any,
+        retry: RetryPolicy | None = ...,
+        timeout: float | None,
+        **kwargs: Any,
+    ) -> Coroutine[object, None, T]: ...
+    @overload
+    def step(
+        self,
+        name: str,
+        function: Callable[..., T],
+        *args: Any,
+        retry: RetryPolicy | None,
+        timeout: float | None = ...,
+        **kwargs: Any,
+    ) -> Coroutine[object, None, T]: ...
+    @overload
+    def step(
+        self,
+        name: str,
+        function: Callable[..., T],
+        *args: Any,
+        retry: RetryPolicy | None = ...,
+        timeout: float | None,
+        **kwargs: Any,
+    ) -> Coroutine[object, None, T]: ...
+    @overload
+    def step(
+        self, name: str, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[object, None, T]: ...
+    @overload
+    def step(
+        self, name: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[object, None, T]: ...
+    def step(  # type: ignore[misc] # for mypy, a ParamSpec's arguments are more than `*args, **kwargs` take
         self,
         name: str,
         function: Callable[..., Any],
@@ -95,7 +159,7 @@ class Context:
         retry: RetryPolicy | None = None,
         timeout: float | None = None,
         **kwargs: Any,
-    ) -> Awaitable[Any]:
+    ) -> Coroutine[object, None, Any]:
         """Runs `function` once and remembers what it returned or raised: a replay gets that without running it.
 
         Async functions run on the loop, plain ones in a thread. The value or the error is the recorded one, so that
@@ -109,7 +173,7 @@ class Context:
         place = execution.place(checked_step_name(name), does=True)
         return self._step(StepCall(place, function, args, kwargs, policy, seconds))
 
-    def _step(self, call: StepCall) -> Awaitable[Any]:
+    def _step(self, call: StepCall) -> Coroutine[object, None, Any]:
         asked = step(self._execution, call, self._seen)
         self._execution.unawaited[call.place.step_id] = asked
         return asked
@@ -118,7 +182,9 @@ class Context:
         """The function that is called as the body of a step; the test kit looks in here."""
         return function
 
-    def transaction(self, name: str, work: Callable[[Transaction], Coroutine[Any, Any, Any]]) -> Awaitable[Any]:
+    def transaction(
+        self, name: str, work: Callable[[Transaction], Coroutine[Any, Any, T]]
+    ) -> Coroutine[object, None, T]:
         """A step whose effect is in this database: `await work(tx)` and its record commit together, exactly once.
 
         `work` may await nothing but `tx`: on SQLite it runs in the writer's thread, and nothing else is written
@@ -132,7 +198,7 @@ class Context:
 
     # -- events for others -------------------------------------------------------------------------------
 
-    def emit(self, event_type: str, data: Any = None) -> Awaitable[None]:
+    def emit(self, event_type: str, data: Any = None) -> Coroutine[object, None, None]:
         """Publishes an event through the outbox, once however often this is replayed.
 
         In the body of a step it goes into the outbox with the step's checkpoint; elsewhere it is a step of its own.
@@ -163,12 +229,16 @@ class Context:
 
     # -- waiting -----------------------------------------------------------------------------------------
 
-    def sleep(self, seconds: float | timedelta) -> Awaitable[None]:
+    def sleep(self, seconds: float | timedelta) -> Coroutine[object, None, None]:
         """Wakes at the time that was fixed when it was first asked for; holds nothing meanwhile."""
         length = timedelta(seconds=checked_seconds(seconds, "ctx.sleep"))
         return waiting.sleep(self._execution, self._execution.place("sleep"), length)
 
-    def pause(self, message: str = "resume", *, type: Any = Any) -> Awaitable[Any]:  # noqa: A002 - as in wait_for
+    @overload
+    def pause(self, message: str = ..., *, type: type[T]) -> Coroutine[object, None, T]: ...
+    @overload
+    def pause(self, message: str = ..., *, type: Any = ...) -> Coroutine[object, None, Any]: ...
+    def pause(self, message: str = "resume", *, type: Any = Any) -> Coroutine[object, None, Any]:  # noqa: A002 - as in wait_for
         """Waits until a person resumes this run; gives the data that the run is resumed with.
 
         With `type=pgqrs.Answer`, or `pgqrs.Answer[T]`, also who has resumed it.
@@ -177,13 +247,21 @@ class Context:
             raise ConfigError(f"`pause(message)` must be a string, got {message!r}")
         return waiting.pause(self._execution, self._execution.place("pause"), storable(message), as_type=type)
 
+    @overload
+    def wait_for(
+        self, name: str, *, timeout: float | timedelta | None = ..., type: type[T]
+    ) -> Coroutine[object, None, T]: ...
+    @overload
+    def wait_for(
+        self, name: str, *, timeout: float | timedelta | None = ..., type: Any = ...
+    ) -> Coroutine[object, None, Any]: ...
     def wait_for(
         self,
         name: str,
         *,
         timeout: float | timedelta | None = None,
         type: Any = Any,  # noqa: A002 - the design's word
-    ) -> Awaitable[Any]:
+    ) -> Coroutine[object, None, Any]:
         """The oldest unread signal of that name, sent before or after this call; WaitTimeout after `timeout`.
 
         With `type=pgqrs.Answer`, or `pgqrs.Answer[T]`, also who has sent it.
@@ -192,7 +270,7 @@ class Context:
         place = self._execution.place(f"wait_for:{checked_step_name(name)}")
         return waiting.wait_for(self._execution, place, name, seconds=seconds, as_type=type)
 
-    def first(self, *waits: Awaitable[Any], **named: Awaitable[Any]) -> Awaitable[First]:
+    def first(self, *waits: Awaitable[Any], **named: Awaitable[Any]) -> Coroutine[object, None, First]:
         """The first of several waits to end, as `(key, value)`; its error is raised. The winner is recorded.
 
         Takes what `sleep`, `wait_for`, `pause` and `child.result()` return; `key` is the number of the winner, or its
@@ -203,7 +281,11 @@ class Context:
 
     # -- children ----------------------------------------------------------------------------------------
 
-    def spawn(self, workflow: Any, params: Any = None) -> Awaitable[Child]:
+    @overload
+    def spawn(self, workflow: Returning[Plain], params: Any = ...) -> Coroutine[object, None, ChildOf[Plain]]: ...
+    @overload
+    def spawn(self, workflow: Returning[Any] | str, params: Any = ...) -> Coroutine[object, None, ChildOf[Any]]: ...
+    def spawn(self, workflow: Any, params: Any = None) -> Coroutine[object, None, Any]:
         """Starts a child run, once however often this is replayed; `await child.result()` waits for it."""
         name = _name_of(workflow)
         place = self._execution.place("spawn", does=True)
@@ -216,9 +298,36 @@ class Context:
             [child] = await spawn(self._execution, place, workflow, [params])
         return child
 
+    @overload
+    def map(
+        self,
+        workflow: Returning[Plain],
+        items: Iterable[Any],
+        *,
+        limit: int | None = ...,
+        return_exceptions: Literal[False] = ...,
+    ) -> Coroutine[object, None, list[Plain]]: ...
+    @overload
+    def map(
+        self,
+        workflow: Returning[Plain],
+        items: Iterable[Any],
+        *,
+        limit: int | None = ...,
+        return_exceptions: Literal[True],
+    ) -> Coroutine[object, None, list[Plain | BaseException]]: ...
+    @overload
+    def map(
+        self,
+        workflow: Returning[Any] | str,
+        items: Iterable[Any],
+        *,
+        limit: int | None = ...,
+        return_exceptions: bool = ...,
+    ) -> Coroutine[object, None, list[Any]]: ...
     def map(
         self, workflow: Any, items: Iterable[Any], *, limit: int | None = None, return_exceptions: bool = False
-    ) -> Awaitable[list[Any]]:
+    ) -> Coroutine[object, None, list[Any]]:
         """One child run per item, at most `limit` of them at a time; their results in the order of the items.
 
         When one ends, the next begins. All of them end before the first error is raised; with `return_exceptions`
@@ -234,11 +343,57 @@ class Context:
     async def _map(self, workflow: str, items: list[Any], limit: int | None, return_exceptions: bool) -> list[Any]:  # noqa: FBT001 - the parts of one call
         return await mapping.map_(self._execution, workflow, items, limit, return_exceptions=return_exceptions)
 
-    def gather(self, *awaitables: Awaitable[Any], return_exceptions: bool = False) -> Awaitable[list[Any]]:
+    # A list, said to be a tuple where the values are of several types: as type checkers know `asyncio.gather`.
+    @overload
+    def gather(
+        self, first: Awaitable[T1], second: Awaitable[T2], /, *, return_exceptions: Literal[False] = ...
+    ) -> asyncio.Future[tuple[T1, T2]]: ...
+    @overload
+    def gather(
+        self,
+        first: Awaitable[T1],
+        second: Awaitable[T2],
+        third: Awaitable[T3],
+        /,
+        *,
+        return_exceptions: Literal[False] = ...,
+    ) -> asyncio.Future[tuple[T1, T2, T3]]: ...
+    @overload
+    def gather(
+        self,
+        first: Awaitable[T1],
+        second: Awaitable[T2],
+        third: Awaitable[T3],
+        fourth: Awaitable[T4],
+        /,
+        *,
+        return_exceptions: Literal[False] = ...,
+    ) -> asyncio.Future[tuple[T1, T2, T3, T4]]: ...
+    @overload
+    def gather(
+        self,
+        first: Awaitable[T1],
+        second: Awaitable[T2],
+        third: Awaitable[T3],
+        fourth: Awaitable[T4],
+        fifth: Awaitable[T5],
+        /,
+        *,
+        return_exceptions: Literal[False] = ...,
+    ) -> asyncio.Future[tuple[T1, T2, T3, T4, T5]]: ...
+    @overload
+    def gather(
+        self, *awaitables: Awaitable[T], return_exceptions: Literal[False] = ...
+    ) -> asyncio.Future[list[T]]: ...
+    @overload
+    def gather(
+        self, *awaitables: Awaitable[T], return_exceptions: bool
+    ) -> asyncio.Future[list[T | BaseException]]: ...
+    def gather(self, *awaitables: Awaitable[Any], return_exceptions: bool = False) -> asyncio.Future[Any]:
         """As `asyncio.gather`."""
         return asyncio.gather(*awaitables, return_exceptions=return_exceptions)
 
-    def progress(self, done: int, total: int | None = None, note: str = "") -> Awaitable[None]:
+    def progress(self, done: int, total: int | None = None, note: str = "") -> Coroutine[object, None, None]:
         """Shows people how far it is (`run.progress`). Nothing depends on it; a replay does not show it again."""
         execution = self._execution
         shown = {"done": done, "total": total, "note": note}
@@ -256,24 +411,24 @@ class Context:
 
     # -- recorded answers --------------------------------------------------------------------------------
 
-    def now(self) -> Awaitable[datetime]:
+    def now(self) -> Coroutine[object, None, datetime]:
         """The database's time, recorded; in the body of a step, which is recorded as a whole, the time itself."""
         return self._answer("now", self._execution.now, datetime)
 
-    def uuid(self) -> Awaitable[uuid.UUID]:
+    def uuid(self) -> Coroutine[object, None, uuid.UUID]:
         """A random UUID, recorded as `now` is."""
         return self._answer("uuid", uuid.uuid4, uuid.UUID)
 
-    def random(self) -> Awaitable[float]:
+    def random(self) -> Coroutine[object, None, float]:
         """A random number from 0 to 1, recorded as `now` is."""
         return self._answer("random", random.random, float)
 
-    def _answer(self, name: str, function: Callable[[], T], kind: type[T]) -> Awaitable[T]:
+    def _answer(self, name: str, function: Callable[[], T], kind: type[T]) -> Coroutine[object, None, T]:
         if current_body.get() is not None:
             return self._given(function())
         return self._step(StepCall(self._execution.place(name), _typed(function, kind), (), {}, None, None))
 
-    def _given(self, value: T) -> Awaitable[T]:
+    def _given(self, value: T) -> Coroutine[object, None, T]:
         """What is known already, in the body of a step: the value itself where the code cannot await.
 
         That is in plain handlers, and in the thread of a plain step.

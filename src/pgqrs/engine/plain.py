@@ -1,5 +1,7 @@
 """What a plain `def` handler is given: the same verbs without `await`. It and its branches run in threads."""
 
+# Overloads overlap on purpose: the first that fits is the one.
+# mypy: disable-error-code="overload-overlap"
 from __future__ import annotations
 
 import asyncio
@@ -8,7 +10,7 @@ import contextvars
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from pgqrs.engine.branches import Branch, current_body, current_branch, handled_error, handled_here
 from pgqrs.engine.children import Child
@@ -19,6 +21,25 @@ from pgqrs.engine.signals import EngineSignal
 from pgqrs.engine.threads import start_thread
 from pgqrs.engine.waiting import Waiter
 from pgqrs.errors import ConfigError, InvalidTransition, NotAllowedInStep, PermanentError
+
+if TYPE_CHECKING:
+    import uuid
+    from collections.abc import Awaitable
+    from datetime import datetime, timedelta
+
+    from pgqrs.db.database import Transaction
+    from pgqrs.engine.runlog import RunLog
+    from pgqrs.retry import RetryPolicy
+    from pgqrs.types import PlainChild, PlainData, Returning
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Plain = TypeVar("Plain", bound="PlainData")
+T1 = TypeVar("T1")
+T2 = TypeVar("T2")
+T3 = TypeVar("T3")
+T4 = TypeVar("T4")
+T5 = TypeVar("T5")
 
 # True while `first` asks a plain handler's functions which waits they are about: then a wait is not begun.
 _only_named: contextvars.ContextVar[bool] = contextvars.ContextVar("pgqrs_only_named", default=False)
@@ -35,6 +56,11 @@ class SyncContext:
     def __init__(self, context: Context, loop: asyncio.AbstractEventLoop) -> None:
         self._context = context
         self._loop = loop
+        self.run_id: int
+        self.workflow: str
+        self.attempt: int
+        self.idempotency_key: str
+        self.log: RunLog
         self.run_id, self.workflow, self.attempt = context.run_id, context.workflow, context.attempt
         self.idempotency_key, self.log = context.idempotency_key, context.log
 
@@ -50,16 +76,125 @@ class SyncContext:
     def attributes(self) -> dict[str, Any]:
         return self._context.attributes
 
-    def __getattr__(self, name: str) -> Any:
-        verb = getattr(self._context, name)
-        execution = self._context._execution  # noqa: SLF001 - the other half of this class
+    if TYPE_CHECKING:
+        # The verbs that `__getattr__` gives; a test compares them with those of `Context`.
 
-        def call(*args: Any, **kwargs: Any) -> Any:
-            result = _awaited(lambda: verb(*args, **kwargs), execution, self._loop)
-            return SyncChild(result, self._loop) if isinstance(result, Child) else result
+        @overload
+        def step(
+            self,
+            name: str,
+            function: Callable[..., Awaitable[T]],
+            *args: Any,
+            retry: RetryPolicy | None,
+            timeout: float | None = ...,
+            **kwargs: Any,
+        ) -> T: ...
+        @overload
+        def step(
+            self,
+            name: str,
+            function: Callable[..., Awaitable[T]],
+            *args: Any,
+            retry: RetryPolicy | None = ...,
+            timeout: float | None,
+            **kwargs: Any,
+        ) -> T: ...
+        @overload
+        def step(
+            self,
+            name: str,
+            function: Callable[..., T],
+            *args: Any,
+            retry: RetryPolicy | None,
+            timeout: float | None = ...,
+            **kwargs: Any,
+        ) -> T: ...
+        @overload
+        def step(
+            self,
+            name: str,
+            function: Callable[..., T],
+            *args: Any,
+            retry: RetryPolicy | None = ...,
+            timeout: float | None,
+            **kwargs: Any,
+        ) -> T: ...
+        @overload
+        def step(self, name: str, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T: ...
+        @overload
+        def step(self, name: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
+        def step(self, name: str, function: Any, *args: Any, **kwargs: Any) -> Any: ...
 
-        return call
+        def transaction(self, name: str, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T: ...
 
+        def emit(self, event_type: str, data: Any = None) -> None: ...
+
+        def sleep(self, seconds: float | timedelta) -> None: ...
+
+        @overload
+        def pause(self, message: str = ..., *, type: type[T]) -> T: ...
+        @overload
+        def pause(self, message: str = ..., *, type: Any = ...) -> Any: ...
+        def pause(self, message: str = "resume", *, type: Any = Any) -> Any: ...  # noqa: A002 - as in Context
+
+        @overload
+        def wait_for(self, name: str, *, timeout: float | timedelta | None = ..., type: type[T]) -> T: ...
+        @overload
+        def wait_for(self, name: str, *, timeout: float | timedelta | None = ..., type: Any = ...) -> Any: ...
+        def wait_for(self, name: str, *, timeout: float | timedelta | None = None, type: Any = Any) -> Any: ...  # noqa: A002 - as in Context
+
+        @overload
+        def spawn(self, workflow: Returning[Plain], params: Any = ...) -> PlainChild[Plain]: ...
+        @overload
+        def spawn(self, workflow: Returning[Any] | str, params: Any = ...) -> PlainChild[Any]: ...
+        def spawn(self, workflow: Any, params: Any = None) -> Any: ...
+
+        def progress(self, done: int, total: int | None = None, note: str = "") -> None: ...
+
+        def now(self) -> datetime: ...
+
+        def uuid(self) -> uuid.UUID: ...
+
+        def random(self) -> float: ...
+    else:
+
+        def __getattr__(self, name: str) -> Any:
+            verb = getattr(self._context, name)
+            execution = self._context._execution  # noqa: SLF001 - the other half of this class
+
+            def call(*args: Any, **kwargs: Any) -> Any:
+                result = _awaited(lambda: verb(*args, **kwargs), execution, self._loop)
+                return SyncChild(result, self._loop) if isinstance(result, Child) else result
+
+            return call
+
+    @overload
+    def map(
+        self,
+        workflow: Returning[Plain],
+        items: Iterable[Any],
+        *,
+        limit: int | None = ...,
+        return_exceptions: Literal[False] = ...,
+    ) -> list[Plain]: ...
+    @overload
+    def map(
+        self,
+        workflow: Returning[Plain],
+        items: Iterable[Any],
+        *,
+        limit: int | None = ...,
+        return_exceptions: Literal[True],
+    ) -> list[Plain | BaseException]: ...
+    @overload
+    def map(
+        self,
+        workflow: Returning[Any] | str,
+        items: Iterable[Any],
+        *,
+        limit: int | None = ...,
+        return_exceptions: bool = ...,
+    ) -> list[Any]: ...
     def map(
         self, workflow: Any, items: Iterable[Any], *, limit: int | None = None, return_exceptions: bool = False
     ) -> list[Any]:
@@ -90,7 +225,49 @@ class SyncContext:
         winner: First = _awaited(race, execution, self._loop)
         return winner
 
-    def gather(self, *functions: Callable[[], Any], return_exceptions: bool = False) -> list[Any]:
+    # As in Context: a list, said to be a tuple where the values are of several types.
+    @overload
+    def gather(
+        self, first: Callable[[], T1], second: Callable[[], T2], /, *, return_exceptions: Literal[False] = ...
+    ) -> tuple[T1, T2]: ...
+    @overload
+    def gather(
+        self,
+        first: Callable[[], T1],
+        second: Callable[[], T2],
+        third: Callable[[], T3],
+        /,
+        *,
+        return_exceptions: Literal[False] = ...,
+    ) -> tuple[T1, T2, T3]: ...
+    @overload
+    def gather(
+        self,
+        first: Callable[[], T1],
+        second: Callable[[], T2],
+        third: Callable[[], T3],
+        fourth: Callable[[], T4],
+        /,
+        *,
+        return_exceptions: Literal[False] = ...,
+    ) -> tuple[T1, T2, T3, T4]: ...
+    @overload
+    def gather(
+        self,
+        first: Callable[[], T1],
+        second: Callable[[], T2],
+        third: Callable[[], T3],
+        fourth: Callable[[], T4],
+        fifth: Callable[[], T5],
+        /,
+        *,
+        return_exceptions: Literal[False] = ...,
+    ) -> tuple[T1, T2, T3, T4, T5]: ...
+    @overload
+    def gather(self, *functions: Callable[[], T], return_exceptions: Literal[False] = ...) -> list[T]: ...
+    @overload
+    def gather(self, *functions: Callable[[], T], return_exceptions: bool) -> list[T | BaseException]: ...
+    def gather(self, *functions: Callable[[], Any], return_exceptions: bool = False) -> Any:
         """Calls the functions side by side, each in a thread and a branch of its own; their results in order.
 
         All of them come to an end, or to a wait, before the first error is raised; with `return_exceptions` errors

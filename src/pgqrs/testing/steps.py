@@ -12,7 +12,7 @@ import functools
 import inspect
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -105,7 +105,7 @@ class _WatchedContext(Context):
         super().__init__(context._execution)  # noqa: SLF001 - of our own class
         self._watcher = watcher
 
-    def step(
+    def step(  # type: ignore[override] # nobody calls it by this class: its overloads are those of Context
         self,
         name: str,
         function: Callable[..., Any],
@@ -113,7 +113,7 @@ class _WatchedContext(Context):
         retry: RetryPolicy | None = None,
         timeout: float | None = None,
         **kwargs: Any,
-    ) -> Awaitable[Any]:
+    ) -> Coroutine[object, None, Any]:
         asked = super().step(name, function, *args, retry=retry, timeout=timeout, **kwargs)
         if isinstance(self._execution, Observed):
             self._execution.given(small_input(args, kwargs))
@@ -122,7 +122,7 @@ class _WatchedContext(Context):
     def _seen(self, step_id: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return self._watcher.body(Body(self.run_id, self.workflow, step_id, function))
 
-    def progress(self, done: int, total: int | None = None, note: str = "") -> Awaitable[None]:
+    def progress(self, done: int, total: int | None = None, note: str = "") -> Coroutine[object, None, None]:
         if isinstance(self._execution, Observed):
             # There is no database, and no person to show it to.
             return _nothing()
@@ -149,7 +149,7 @@ class _WatchedPlainContext(SyncContext):
         self._watcher = watcher
 
     def __getattr__(self, name: str) -> Any:
-        verb = super().__getattr__(name)
+        verb = super().__getattr__(name)  # type: ignore[misc] # type checkers do not see it
 
         def call(*args: Any, **kwargs: Any) -> Any:
             try:

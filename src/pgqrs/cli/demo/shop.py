@@ -1,8 +1,5 @@
 """The demo's application: what a small shop does all day. A worker of the demo serves this module."""
 
-# mypy: disable-error-code="untyped-decorator"
-# `pgqrs.workflow` is a noun and a decorator in one: what it gives has no type that says both.
-
 from __future__ import annotations
 
 import asyncio
@@ -69,7 +66,7 @@ async def gallery(ctx: pgqrs.PyWorkflow, pictures: int) -> dict[str, Any]:
 
 @pgqrs.workflow(name="thumbnail")
 async def thumbnail(ctx: pgqrs.PyWorkflow, picture: str) -> str:
-    return str(await ctx.step("resize", resize, ctx.run_id, picture))
+    return await ctx.step("resize", resize, ctx.run_id, picture)
 
 
 @pgqrs.workflow(name="reminder")
@@ -77,7 +74,7 @@ async def reminder(ctx: pgqrs.PyWorkflow, customer: str, seconds: float) -> str:
     """Sleeps for as long as it is told: a row in a table, and nothing else."""
     text = await ctx.step("compose", compose, ctx.run_id, customer)
     await ctx.sleep(seconds)
-    return str(await ctx.step("send", send, ctx.run_id, text))
+    return await ctx.step("send", send, ctx.run_id, text)
 
 
 @pgqrs.workflow(name="import_feed")
