@@ -17,30 +17,30 @@ def meet(task: str, other: str) -> None:
 
 
 @pgqrs.step(id="print_date")
-def print_date(ctx: pgqrs.PyWorkflow) -> str:
+def print_date(ctx: pgqrs.Context) -> str:
     return subprocess.run(["date"], check=True, capture_output=True, text=True).stdout.strip()
 
 
 @pgqrs.step(id="sleep")
-def sleep_step(ctx: pgqrs.PyWorkflow) -> str:
+def sleep_step(ctx: pgqrs.Context) -> str:
     meet("sleep", "templated")
     subprocess.run(["sleep", "0.2"], check=True)
     return "slept"
 
 
 @pgqrs.step(id="templated")
-def templated_step(ctx: pgqrs.PyWorkflow, date: str) -> str:
+def templated_step(ctx: pgqrs.Context, date: str) -> str:
     meet("templated", "sleep")
     return "a report of today" if date else "nothing"
 
 
 @pgqrs.step(id="report")
-def report(ctx: pgqrs.PyWorkflow, parts: list[str]) -> str:
+def report(ctx: pgqrs.Context, parts: list[str]) -> str:
     return ", then ".join(parts)
 
 
 @pgqrs.workflow
-async def my_dag(ctx: pgqrs.PyWorkflow) -> str:
+async def my_dag(ctx: pgqrs.Context) -> str:
     date = await print_date(ctx)
     print("print_date is done")
     parts = await asyncio.gather(sleep_step(ctx), templated_step(ctx, date))

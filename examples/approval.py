@@ -12,7 +12,7 @@ def wait_for_approval() -> dict[str, Any]:
     raise pgqrs.PauseError("Waiting for approval")
 
 
-async def handler(ctx: pgqrs.PyWorkflow, amount: int) -> str:
+async def handler(ctx: pgqrs.Context, amount: int) -> str:
     await ctx.step("send_approval_request", lambda: print(f"mail: please approve {amount} EUR"))
     approval = await ctx.step("wait_for_approval", wait_for_approval)
     if not approval["approved"]:

@@ -6,12 +6,12 @@ import pgqrs
 
 
 @pgqrs.workflow
-async def thumbnail(ctx: pgqrs.PyWorkflow, picture: str) -> str:
+async def thumbnail(ctx: pgqrs.Context, picture: str) -> str:
     return await ctx.step("resize", lambda: picture.replace(".jpg", ".small.jpg"))
 
 
 @pgqrs.workflow
-async def album(ctx: pgqrs.PyWorkflow, count: int) -> list[str]:
+async def album(ctx: pgqrs.Context, count: int) -> list[str]:
     pictures = await ctx.step("list", lambda: [f"{n:02}.jpg" for n in range(count)])
     return await ctx.map(thumbnail, pictures, limit=4)
 

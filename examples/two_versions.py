@@ -8,12 +8,12 @@ import pgqrs
 
 
 @pgqrs.workflow(name="process_file_v1")
-async def process_v1(ctx: pgqrs.PyWorkflow, key: str) -> str:
+async def process_v1(ctx: pgqrs.Context, key: str) -> str:
     return await ctx.step("process", lambda: f"{key} by v1")
 
 
 @pgqrs.workflow(name="process_file_v2")
-async def process_v2(ctx: pgqrs.PyWorkflow, key: str) -> str:
+async def process_v2(ctx: pgqrs.Context, key: str) -> str:
     checked = await ctx.step("check", lambda: key)
     return await ctx.step("process", lambda: f"{checked} by v2")
 

@@ -46,7 +46,7 @@ def create(files: list[str]) -> str:
     return str(path)
 
 
-async def zip_files_handler(ctx: pgqrs.PyWorkflow, params: ZipParams) -> ZipResult:
+async def zip_files_handler(ctx: pgqrs.Context, params: ZipParams) -> ZipResult:
     print(f"attempt {ctx.attempt}")
     files = await ctx.step("list_files", list_objects, params.bucket, params.prefix)
     local_files = await ctx.step("download_files", download_all, files)

@@ -59,7 +59,7 @@ class PgqrsError(Exception):
     def of_item(self, index: int) -> Self:
         """Return the same error, telling which item of a call is at fault."""
         self.item = index
-        self.args = (f"item {index}: {self}", *self.args[1:])
+        self.args: tuple[Any, ...] = (f"item {index}: {self}", *self.args[1:])
         return self
 
 
@@ -134,7 +134,7 @@ class _NamedNotFound(NotFound):
         hint = f", or did you mean {near[0]!r}?" if near else ""
         super().__init__(f"no {self.noun} named {name!r}; create it with {self.creator.format(name=name)}{hint}")
         self.name = name
-        self.suggestion = near[0] if near else None
+        self.suggestion: str | None = near[0] if near else None
 
 
 class QueueNotFound(_NamedNotFound):
@@ -177,7 +177,7 @@ class RunDeleted(RunNotFound):
     def __init__(self, run_id: int, reason: str | None = None) -> None:
         PgqrsError.__init__(self, f"run {run_id} was deleted" + (f": {reason}" if reason else ""))
         self.run_id = run_id
-        self.workflow = None
+        self.workflow: str | None = None
         self.reason = reason
 
 
@@ -226,7 +226,7 @@ class StepFailed(PgqrsError):
         self.step_id = step_id
         self.kind = kind
         self.message = message
-        self.attributes = dict(attributes or {})
+        self.attributes: dict[str, Any] = dict(attributes or {})
 
 
 class ExecutionFailed(PgqrsError):

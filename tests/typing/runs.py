@@ -13,7 +13,7 @@ class Receipt:
 
 
 @pgqrs.workflow
-async def order(ctx: pgqrs.PyWorkflow, customer: str) -> Receipt:
+async def order(ctx: pgqrs.Context, customer: str) -> Receipt:
     return Receipt(1)
 
 

@@ -8,7 +8,7 @@ import pgqrs
 
 
 @pgqrs.workflow
-async def report(ctx: pgqrs.PyWorkflow, day: str) -> None: ...
+async def report(ctx: pgqrs.Context, day: str) -> None: ...
 
 
 async def schedules(store: pgqrs.Store) -> None:

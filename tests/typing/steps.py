@@ -8,7 +8,6 @@ from uuid import UUID
 
 import pgqrs
 from pgqrs.db.database import Transaction
-from pgqrs.engine.plain import SyncContext
 
 
 @dataclass
@@ -17,7 +16,7 @@ class Parcel:
 
 
 @pgqrs.step
-async def fetch(ctx: pgqrs.PyWorkflow, url: str, tries: int = 1) -> Parcel:
+async def fetch(ctx: pgqrs.Context, url: str, tries: int = 1) -> Parcel:
     return Parcel(tries)
 
 
@@ -32,7 +31,7 @@ def charge(customer: str, amount: int) -> str:
 
 
 @pgqrs.step
-def notify(ctx: SyncContext, customer: str) -> bool:
+def notify(ctx: pgqrs.SyncContext, customer: str) -> bool:
     return bool(customer)
 
 
@@ -51,16 +50,16 @@ def labelled(parcel: Parcel, copies: int = 1) -> str:
 
 
 @pgqrs.workflow
-async def doubled(ctx: pgqrs.PyWorkflow, n: int) -> int:
+async def doubled(ctx: pgqrs.Context, n: int) -> int:
     return n * 2
 
 
 @pgqrs.workflow
-async def packed(ctx: pgqrs.PyWorkflow, n: int) -> Parcel:
+async def packed(ctx: pgqrs.Context, n: int) -> Parcel:
     return Parcel(n)
 
 
-async def decorated(ctx: pgqrs.PyWorkflow, shop: Shop) -> None:
+async def decorated(ctx: pgqrs.Context, shop: Shop) -> None:
     assert_type(await fetch(ctx, "x", tries=2), Parcel)
     assert_type(await fetch("x"), Parcel)
     assert_type(await weigh(Parcel(1)), int)
@@ -75,7 +74,7 @@ async def decorated(ctx: pgqrs.PyWorkflow, shop: Shop) -> None:
     pgqrs.step(retries=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 
 
-async def in_an_async_handler(ctx: pgqrs.PyWorkflow) -> None:
+async def in_an_async_handler(ctx: pgqrs.Context) -> None:
     parcel = await ctx.step("fetch", fetch_one, "x")
     assert_type(parcel, Parcel)
     assert_type(await ctx.step("ship", shipped, parcel, to="ann"), UUID)
@@ -115,7 +114,7 @@ async def in_an_async_handler(ctx: pgqrs.PyWorkflow) -> None:
     ctx.emit("order.paid")  # type: ignore[unused-coroutine]  # pyright: ignore[reportUnusedCoroutine]
 
 
-def in_a_plain_handler(ctx: SyncContext) -> None:
+def in_a_plain_handler(ctx: pgqrs.SyncContext) -> None:
     parcel = ctx.step("fetch", fetch_one, "x")
     assert_type(parcel, Parcel)
     assert_type(ctx.step("label", labelled, parcel, copies=2), str)

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Any, assert_type
 
 import pgqrs
-from pgqrs.engine.plain import SyncContext
 
 
 @dataclass
@@ -15,7 +14,7 @@ class Receipt:
 
 
 @pgqrs.workflow
-async def order(ctx: pgqrs.PyWorkflow, customer: str, items: int = 1) -> Receipt:
+async def order(ctx: pgqrs.Context, customer: str, items: int = 1) -> Receipt:
     return Receipt(items)
 
 
@@ -25,17 +24,17 @@ async def no_context(customer: str) -> Receipt:
 
 
 @pgqrs.workflow("named", retry=pgqrs.RetryPolicy(max_attempts=3))
-async def named(ctx: pgqrs.PyWorkflow, customer: str) -> int:
+async def named(ctx: pgqrs.Context, customer: str) -> int:
     return 1
 
 
 @pgqrs.workflow(concurrency=3, schedule="0 3 * * *")
-async def with_options(ctx: pgqrs.PyWorkflow, customer: str) -> int:
+async def with_options(ctx: pgqrs.Context, customer: str) -> int:
     return 1
 
 
 @pgqrs.workflow
-def plain(ctx: SyncContext, customer: str) -> Receipt:
+def plain(ctx: pgqrs.SyncContext, customer: str) -> Receipt:
     return Receipt(1)
 
 
@@ -83,7 +82,7 @@ async def by_name(store: pgqrs.Store) -> None:
     pgqrs.workflow(retries=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 
 
-async def calling(ctx: pgqrs.PyWorkflow, store: pgqrs.Store) -> None:
+async def calling(ctx: pgqrs.Context, store: pgqrs.Store) -> None:
     assert_type(await order("ann", items=3), Receipt)
     assert_type(await order(ctx, "ann"), Receipt)
     asked: Coroutine[Any, Any, Receipt] = order("ann")

@@ -22,7 +22,7 @@ Every name that `import pgqrs` offers, with its signature and the first words of
 # Headings in the order in which people ask; what is in none of them comes under "More".
 SECTIONS = {
     "Connecting": "connect connect_with Config Store using",
-    "Workflows": "workflow workflow_decorator Workflow step PyWorkflow discover_workflows RetryPolicy Run RunStatus StepStatus Step Event Answer Why",
+    "Workflows": "workflow workflow_decorator Workflow step Context SyncContext PyWorkflow discover_workflows RetryPolicy Run RunStatus StepStatus Step Event Answer Why",
     "Workers": "consumer worker poll_all Worker WorkerInfo WorkerStatus WorkerHealth",
     "Queues": "Producer Consumer Message DeadLetter QueueMetrics QueueDepth",
     "Schedules": "schedules Schedules Schedule ScheduleSlot SlotState ScheduleStats",

@@ -18,7 +18,7 @@ SECTIONS: dict[str, tuple[str, str]] = {
     "tutorial": ("Tutorial", "two-minutes hello steps retry approval children schedule test crash deploy"),
     "guides": (
         "Guides",
-        """workflows queues workers submitting retries approval children schedules outbox transactions testing versions operations
+        """workflows queues workers submitting retries approval children schedules outbox transactions types testing versions operations
         observability retention deploy fastapi django pgbouncer failover sqlite-to-postgres migrating""",
     ),
     "concepts": ("Concepts", "guarantees data leases replay time databases"),

@@ -23,7 +23,7 @@ from pgqrs.engine.polling import Idling
 from pgqrs.errors import ConfigError, LeaseLost, PgqrsError
 from pgqrs.retry import RetryPolicy, checked_policy
 
-log = logging.getLogger("pgqrs.queue")
+log: logging.Logger = logging.getLogger("pgqrs.queue")
 
 # How long a cancelled dequeue waits until its messages are handed back; after that it is done in the background.
 HAND_BACK_SECONDS = 1.0

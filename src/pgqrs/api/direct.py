@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pgqrs.api.store import Store
     from pgqrs.api.workflow import DecoratedWorkflow
 
-log = logging.getLogger("pgqrs")
+log: logging.Logger = logging.getLogger("pgqrs")
 
 # How late Ctrl-C may be heard.
 _LOOK_SECONDS = 0.1

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pgqrs.api.store import Store
 
 T = TypeVar("T")
-log = logging.getLogger("pgqrs")
+log: logging.Logger = logging.getLogger("pgqrs")
 
 
 class Run(Generic[Result_co]):

@@ -36,7 +36,7 @@ from pgqrs.types import Returning, Schedule, ScheduleSlot
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
 
-log = logging.getLogger("pgqrs.scheduler")
+log: logging.Logger = logging.getLogger("pgqrs.scheduler")
 
 Overlap = Literal["skip", "queue", "cancel", "allow"]
 CatchUp = Literal["none", "last", "all"]

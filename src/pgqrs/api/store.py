@@ -27,7 +27,7 @@ from pgqrs.engine.holder import Holder
 from pgqrs.errors import ConfigError
 from pgqrs.names import checked_name
 
-log = logging.getLogger("pgqrs.queue")
+log: logging.Logger = logging.getLogger("pgqrs.queue")
 
 # For so long a trigger relies on what the one before it found out about its workflow.
 _KNOWN_SECONDS = 5.0

@@ -45,7 +45,7 @@ else:
 
     Given_co = TypeVar("Given_co", covariant=True)
 
-log = logging.getLogger("pgqrs")
+log: logging.Logger = logging.getLogger("pgqrs")
 
 
 class TriggerOptions(TypedDict, total=False):

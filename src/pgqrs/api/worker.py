@@ -28,7 +28,7 @@ from pgqrs.names import checked_name
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
 
-log = logging.getLogger("pgqrs.worker")
+log: logging.Logger = logging.getLogger("pgqrs.worker")
 
 GRACE_SECONDS = 10.0
 # A call goes on trying for longer than that, but whoever probes has no patience.

@@ -52,7 +52,7 @@ else:
 
 R = TypeVar("R")
 W = TypeVar("W", bound="Workflow[Any]")
-log = logging.getLogger("pgqrs")
+log: logging.Logger = logging.getLogger("pgqrs")
 
 
 @overload

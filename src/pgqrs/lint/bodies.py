@@ -211,7 +211,7 @@ def _context_of(function: Function | ast.Lambda) -> str | None:
         return None
     first = arguments[0]
     note = ast.unparse(first.annotation) if first.annotation is not None else ""
-    return first.arg if first.arg in _CONTEXT_NAMES or note.endswith("PyWorkflow") else None
+    return first.arg if first.arg in _CONTEXT_NAMES or note.endswith(("PyWorkflow", "Context")) else None
 
 
 def _asks_for_steps(function: Function, context: str) -> bool:

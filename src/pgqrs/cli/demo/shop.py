@@ -27,7 +27,7 @@ class CardDeclined(Exception):
 
 
 @pgqrs.workflow(name="order")
-async def order(ctx: pgqrs.PyWorkflow, sku: str, euros: int, trouble: str = "") -> dict[str, Any]:
+async def order(ctx: pgqrs.Context, sku: str, euros: int, trouble: str = "") -> dict[str, Any]:
     """Reserve, charge, have large ones approved, ship."""
     await ctx.step("reserve", reserve, ctx.run_id, sku)
     await ctx.step("charge", charge, ctx.run_id, euros, trouble, retry=RETRY)
@@ -42,7 +42,7 @@ async def order(ctx: pgqrs.PyWorkflow, sku: str, euros: int, trouble: str = "") 
 
 
 @pgqrs.workflow(name="trip")
-async def trip(ctx: pgqrs.PyWorkflow, city: str, cars: int = 0) -> dict[str, Any]:
+async def trip(ctx: pgqrs.Context, city: str, cars: int = 0) -> dict[str, Any]:
     """A saga: what was booked is cancelled, last first, when the next cannot be had."""
     booked: list[str] = []
     try:
@@ -57,7 +57,7 @@ async def trip(ctx: pgqrs.PyWorkflow, city: str, cars: int = 0) -> dict[str, Any
 
 
 @pgqrs.workflow(name="gallery")
-async def gallery(ctx: pgqrs.PyWorkflow, pictures: int) -> dict[str, Any]:
+async def gallery(ctx: pgqrs.Context, pictures: int) -> dict[str, Any]:
     """A child run for each picture, three at a time."""
     names = [f"{n:02}.jpg" for n in range(pictures)]
     made = await ctx.map("thumbnail", names, limit=3)
@@ -65,12 +65,12 @@ async def gallery(ctx: pgqrs.PyWorkflow, pictures: int) -> dict[str, Any]:
 
 
 @pgqrs.workflow(name="thumbnail")
-async def thumbnail(ctx: pgqrs.PyWorkflow, picture: str) -> str:
+async def thumbnail(ctx: pgqrs.Context, picture: str) -> str:
     return await ctx.step("resize", resize, ctx.run_id, picture)
 
 
 @pgqrs.workflow(name="reminder")
-async def reminder(ctx: pgqrs.PyWorkflow, customer: str, seconds: float) -> str:
+async def reminder(ctx: pgqrs.Context, customer: str, seconds: float) -> str:
     """Sleeps for as long as it is told: a row in a table, and nothing else."""
     text = await ctx.step("compose", compose, ctx.run_id, customer)
     await ctx.sleep(seconds)
@@ -78,7 +78,7 @@ async def reminder(ctx: pgqrs.PyWorkflow, customer: str, seconds: float) -> str:
 
 
 @pgqrs.workflow(name="import_feed")
-async def import_feed(ctx: pgqrs.PyWorkflow, file: str, rows: int, bad_row: int = 0) -> dict[str, int]:
+async def import_feed(ctx: pgqrs.Context, file: str, rows: int, bad_row: int = 0) -> dict[str, int]:
     """Fails for good where the feed is broken: trying again would not mend it."""
     await ctx.step("download", download, ctx.run_id, file)
     await ctx.progress(0, rows, "parsing")
@@ -87,7 +87,7 @@ async def import_feed(ctx: pgqrs.PyWorkflow, file: str, rows: int, bad_row: int 
 
 
 @pgqrs.workflow(name="report")
-async def report(ctx: pgqrs.PyWorkflow) -> dict[str, int]:
+async def report(ctx: pgqrs.Context) -> dict[str, int]:
     """What a schedule triggers."""
     return {"orders": await ctx.step("count_orders", count_orders, ctx.run_id)}
 
