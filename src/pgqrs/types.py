@@ -1,4 +1,4 @@
-"""The nouns that people see: statuses and the frozen records that queries answer with."""
+"""The nouns that people see: statuses, the frozen records that queries answer with, and what other calls give."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias
 from uuid import UUID
 
@@ -48,7 +49,7 @@ else:
 
 
 class Returning(Generic[Result_co]):
-    """What is known of a workflow by those who only start it: the type of its result."""
+    """A workflow of which only the type of its result matters: what `ctx.spawn` and `schedules.create` take."""
 
 
 class Child(Protocol[Result_co]):
@@ -344,3 +345,70 @@ class ScheduleSlot:
     state: SlotState
     run_id: int | None
     created_at: datetime
+
+
+# Types that calls return and programs do not make themselves, so that each has a name in this module. The layers
+# above define them; they are imported when they are first asked for, as in `pgqrs` itself.
+if TYPE_CHECKING:
+    from pgqrs.api.admin import Admin as Admin
+    from pgqrs.api.connect import Connecting as Connecting
+    from pgqrs.api.direct import RunContext as RunContext
+    from pgqrs.api.dispatcher import Dispatcher as Dispatcher
+    from pgqrs.api.outbox_admin import OutboxAdmin as OutboxAdmin
+    from pgqrs.api.peek import MessagePage as MessagePage
+    from pgqrs.api.retention import Retention as Retention
+    from pgqrs.api.schedules import Schedules as Schedules
+    from pgqrs.api.search import FailureList as FailureList
+    from pgqrs.api.search import SummaryPage as SummaryPage
+    from pgqrs.api.steps import AsyncStep as AsyncStep
+    from pgqrs.api.steps import PlainStep as PlainStep
+    from pgqrs.api.trigger import Trigger as Trigger
+    from pgqrs.api.using import BlockingEnlistment as BlockingEnlistment
+    from pgqrs.api.using import Enlistment as Enlistment
+    from pgqrs.api.worker import WorkerBuilder as WorkerBuilder
+    from pgqrs.api.workflow import AsyncWorkflow as AsyncWorkflow
+    from pgqrs.api.workflow import DecoratedWorkflow as DecoratedWorkflow
+    from pgqrs.api.workflow import PlainWorkflow as PlainWorkflow
+    from pgqrs.api.workflow import RunPage as RunPage
+    from pgqrs.clock import Clock as Clock
+    from pgqrs.clock import DatabaseClock as DatabaseClock
+    from pgqrs.db.database import Transaction as Transaction
+    from pgqrs.engine.racing import First as First
+    from pgqrs.engine.routes import Publisher as Publisher
+    from pgqrs.engine.runlog import RunLog as RunLog
+
+_GIVEN = {
+    "Admin": "api.admin",
+    "Connecting": "api.connect",
+    "RunContext": "api.direct",
+    "Dispatcher": "api.dispatcher",
+    "OutboxAdmin": "api.outbox_admin",
+    "MessagePage": "api.peek",
+    "Retention": "api.retention",
+    "Schedules": "api.schedules",
+    "FailureList": "api.search",
+    "SummaryPage": "api.search",
+    "AsyncStep": "api.steps",
+    "PlainStep": "api.steps",
+    "Trigger": "api.trigger",
+    "BlockingEnlistment": "api.using",
+    "Enlistment": "api.using",
+    "WorkerBuilder": "api.worker",
+    "AsyncWorkflow": "api.workflow",
+    "DecoratedWorkflow": "api.workflow",
+    "PlainWorkflow": "api.workflow",
+    "RunPage": "api.workflow",
+    "Clock": "clock",
+    "DatabaseClock": "clock",
+    "Transaction": "db.database",
+    "First": "engine.racing",
+    "Publisher": "engine.routes",
+    "RunLog": "engine.runlog",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _GIVEN:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"pgqrs.{_GIVEN[name]}"), name)

@@ -28,7 +28,7 @@ def queues() -> None:
             message.archive()
         with store.consumer("tasks") as consumer:
             assert_type(consumer.dequeue(10), list[blocking.Message])
-        assert_type(blocking.admin(store).queue_metrics("tasks"), pgqrs.QueueMetrics)
+        assert_type(blocking.admin(store).queue_metrics("tasks"), pgqrs.reports.QueueMetrics)
         store.create_queu("tasks")  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
         store.producer("tasks").enqueue(1, prority=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     blocking.connect("sqlite://:memory:", lease_secs=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -33,9 +33,9 @@ async def queues() -> None:
         assert_type(await consumer.archive_many([message, 7]), list[int])
 
     admin = pgqrs.admin(store)
-    assert_type(await admin.queue_metrics("tasks"), pgqrs.QueueMetrics)
-    assert_type(await admin.workers(), list[pgqrs.WorkerInfo])
-    assert_type((await admin.workers())[0].status, pgqrs.WorkerStatus)
+    assert_type(await admin.queue_metrics("tasks"), pgqrs.reports.QueueMetrics)
+    assert_type(await admin.workers(), list[pgqrs.types.WorkerInfo])
+    assert_type((await admin.workers())[0].status, pgqrs.types.WorkerStatus)
 
 
 def transactions(connection: sqlite3.Connection) -> None:
@@ -43,11 +43,11 @@ def transactions(connection: sqlite3.Connection) -> None:
 
 
 async def outbox(store: pgqrs.Store) -> None:
-    async def publish(event: pgqrs.OutboxEvent) -> None:
+    async def publish(event: pgqrs.types.OutboxEvent) -> None:
         assert_type(event.payload, Any)
 
-    publisher: pgqrs.Publisher = pgqrs.HttpPublisher("https://hooks.example.org/", mode="binary")
+    publisher: pgqrs.types.Publisher = pgqrs.HttpPublisher("https://hooks.example.org/", mode="binary")
     dispatcher = pgqrs.dispatcher(store).to(publish, types=["order.*"]).to(publisher).to(pgqrs.NotifyPublisher("x"))
-    assert_type(dispatcher.concurrency(4).max_attempts(3).deadline(5), pgqrs.Dispatcher)
+    assert_type(dispatcher.concurrency(4).max_attempts(3).deadline(5), pgqrs.types.Dispatcher)
     pgqrs.HttpPublisher("https://hooks.example.org/", mode="batch")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert_type(pgqrs.verify_signature("secret", None, b""), bool)

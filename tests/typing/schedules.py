@@ -13,8 +13,8 @@ async def report(ctx: pgqrs.Context, day: str) -> None: ...
 
 async def schedules(store: pgqrs.Store) -> None:
     made = await pgqrs.schedules(store).create("nightly", report, cron="0 3 * * *", params="today", overlap="queue")
-    assert_type(made, pgqrs.Schedule)
-    assert_type(await pgqrs.schedules(store).list(), list[pgqrs.Schedule])
+    assert_type(made, pgqrs.types.Schedule)
+    assert_type(await pgqrs.schedules(store).list(), list[pgqrs.types.Schedule])
     await pgqrs.schedules(store).create("hourly", "report", every=timedelta(hours=1), jitter=5)
     await pgqrs.schedules(store).create("x", report, corn="0 3 * * *")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     await pgqrs.schedules(store).create("x", report, cron=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

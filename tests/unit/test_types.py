@@ -1,4 +1,4 @@
-"""What is written down twice for type checkers is the same in both places."""
+"""Names and types that stand in two places, for type checkers, are the same in both."""
 
 import ast
 import dataclasses

@@ -8,21 +8,24 @@ import inspect
 import re
 from collections.abc import Iterator
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import pgqrs
+from pgqrs import errors, reports, types
 
 HEAD = """# Python API
 
-Every name that `import pgqrs` offers, with its signature and the first words of its docstring. (Made by `make docs-pages` from the code.) Verbs marked
-*async* are awaited; `pgqrs.blocking` has all of them without `await`.
+Every public name, with its signature and the first words of its docstring. (Made by `make docs-pages` from the code.) Verbs marked *async* are awaited;
+`pgqrs.blocking` has all of them without `await`. The functions and classes that you call or catch are in `pgqrs`. The types of what they give are in `pgqrs.types`,
+`pgqrs.reports` and `pgqrs.errors`, for annotations and `except` clauses.
 
 """
 
 # Headings in the order in which people ask; what is in none of them comes under "More".
 SECTIONS = {
     "Connecting": "connect connect_with Config Store using",
-    "Workflows": "workflow workflow_decorator Workflow step Context SyncContext PyWorkflow discover_workflows RetryPolicy Run RunStatus StepStatus Step Event Answer Why",
+    "Workflows": "workflow workflow_decorator Workflow step Context SyncContext discover_workflows RetryPolicy Run RunStatus StepStatus Step Event Answer Why",
     "Workers": "consumer worker poll_all Worker WorkerInfo WorkerStatus WorkerHealth",
     "Queues": "Producer Consumer Message DeadLetter QueueMetrics QueueDepth",
     "Schedules": "schedules Schedules Schedule ScheduleSlot SlotState ScheduleStats",
@@ -33,16 +36,17 @@ SECTIONS = {
     "Retention": "retention Retention RetentionPolicy RetentionReport",
     "Time": "Clock DatabaseClock ManualClock",
 }
-# What verbs give that has no name of its own in `pgqrs`.
+# Types that calls return and programs do not make themselves, with those calls.
 GIVEN = {
-    "trigger(...)": ("pgqrs.api.trigger", "Trigger"),
-    "worker(...), consumer(...)": ("pgqrs.api.worker", "WorkerBuilder"),
-    "a decorated function": ("pgqrs.api.workflow", "DecoratedWorkflow"),
-    "ctx.spawn(...)": ("pgqrs.engine.children", "Child"),
-    "ctx.transaction(name, work)": ("pgqrs.db.database", "Transaction"),
-    "admin(store).outbox": ("pgqrs.api.outbox_admin", "OutboxAdmin"),
-    "using(connection)": ("pgqrs.api.using", "Enlistment"),
+    "trigger(...)": "Trigger",
+    "worker(...), consumer(...)": "WorkerBuilder",
+    "a decorated function": "DecoratedWorkflow",
+    "ctx.spawn(...)": "Child",
+    "ctx.transaction(name, work)": "Transaction",
+    "admin(store).outbox": "OutboxAdmin",
+    "using(connection)": "Enlistment",
 }
+MODULES = (pgqrs, types, reports, errors)
 
 
 # A base that has an entry of its own is not told again.
@@ -61,28 +65,55 @@ def page() -> str:
 
 
 def _parts() -> Iterator[str]:
-    left = [name for name in pgqrs.__all__ if name != "__version__"]
+    left = {name: full for full, name in _everything() if name not in GIVEN.values()}
     for title, names in SECTIONS.items():
         yield f"## {title}\n\n"
         for name in names.split():
-            left.remove(name)
-            yield _entry(f"pgqrs.{name}", getattr(pgqrs, name))
-    errors = [name for name in left if _is_error(getattr(pgqrs, name))]
-    if others := [name for name in left if name not in errors]:
+            yield _entry(left.pop(name), _named(name))
+    if others := [name for name in left if not _is_error(_named(name))]:
         yield "## More\n\n"
         for name in others:
-            yield _entry(f"pgqrs.{name}", getattr(pgqrs, name))
-    yield "## What verbs give\n\n"
-    for how, (module, name) in GIVEN.items():
-        yield _entry(how, getattr(import_module(module), name))
-    yield "## Errors\n\nAll are under `pgqrs.PgqrsError`; fields carry the data, so that nobody need parse text.\n\n| error | under | |\n|---|---|---|\n"
-    for name in errors:
-        error = getattr(pgqrs, name)
-        yield f"| `{name}` | `{error.__mro__[1].__name__.lstrip('_').replace('NamedNotFound', 'NotFound')}` | {_first(error)} |\n"
+            yield _entry(left.pop(name), _named(name))
+    yield "## What calls give\n\n"
+    for how, name in GIVEN.items():
+        yield _entry(f"pgqrs.types.{name}", getattr(types, name)).replace("`\n\n", f"`: {how}\n\n", 1)
+    yield (
+        "## Errors\n\nAll are under `pgqrs.PgqrsError`; fields carry the data, so callers need not parse text. Those without "
+        "`pgqrs.` are in `pgqrs.errors`.\n\n| error | under | |\n|---|---|---|\n"
+    )
+    for name, full in sorted(left.items()):
+        error = _named(name)
+        shown = full.removeprefix("pgqrs.errors.")
+        yield f"| `{shown}` | `{error.__mro__[1].__name__.lstrip('_').replace('NamedNotFound', 'NotFound')}` | {_first(error)} |\n"
     yield "\n## `pgqrs.testing`\n\nSee [testing](../guides/testing.md).\n\n"
     testing = import_module("pgqrs.testing")
     for name in testing.__all__:
         yield _entry(f"pgqrs.testing.{name}", getattr(testing, name))
+
+
+def _everything() -> Iterator[tuple[str, str]]:
+    """Each public name once, with the shortest way to it."""
+    seen = {"__version__", "errors", "reports", "types"}
+    for module in MODULES:
+        for name in public(module):
+            if name not in seen:
+                seen.add(name)
+                yield f"{module.__name__}.{name}", name
+
+
+def public(module: ModuleType) -> list[str]:
+    """The names of `pgqrs`, or the classes that a module of it defines or gives."""
+    if module is pgqrs:
+        return list(pgqrs.__all__)
+    own = [
+        name for name, each in vars(module).items() if inspect.isclass(each) and each.__module__ == module.__name__
+    ]
+    given = list(types._GIVEN) if module is types else []
+    return [name for name in own + given if not name.startswith("_")]
+
+
+def _named(name: str) -> Any:
+    return next(getattr(module, name) for module in MODULES if hasattr(module, name))
 
 
 def _entry(full: str, thing: Any) -> str:

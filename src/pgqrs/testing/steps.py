@@ -105,7 +105,7 @@ class _WatchedContext(Context):
         super().__init__(context._execution)  # noqa: SLF001 - of our own class
         self._watcher = watcher
 
-    def step(  # type: ignore[override] # nobody calls it by this class: its overloads are those of Context
+    def step(  # type: ignore[override] # callers know it as a Context, which has the overloads
         self,
         name: str,
         function: Callable[..., Any],
