@@ -45,7 +45,7 @@ async def my_dag(ctx: pgqrs.Context) -> str:
     print("print_date is done")
     parts = await asyncio.gather(sleep_step(ctx), templated_step(ctx, date))
     print("sleep and templated ran side by side")
-    return await report(ctx, parts)
+    return await report(ctx, list(parts))
 
 
 if __name__ == "__main__":

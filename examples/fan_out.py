@@ -26,7 +26,7 @@ async def main() -> None:
         run = await album.get_run(run_id, store)
         children = [each for each in await thumbnail.runs(store) if each.parent_run_id == run_id]
         print(f"{run.status}: {len(children)} children")
-        print(*run.output())
+        print(*await run.result())
 
 
 if __name__ == "__main__":

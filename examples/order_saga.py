@@ -1,6 +1,7 @@
 """A saga: when a step fails, what was done before is undone, last first; undoing is steps too, so it happens once."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pgqrs
 
@@ -38,7 +39,7 @@ async def ship(item: str) -> str:
 
 @pgqrs.workflow
 async def order(item: str, amount: int) -> str:
-    undo = []
+    undo: list[tuple[Callable[[str], Awaitable[None]], str]] = []
     try:
         reservation = await reserve(item)
         undo.append((release, reservation))
