@@ -78,3 +78,10 @@ async def test_waits_that_ended_at_the_same_time_win_in_the_order_in_which_they_
         return (await ctx.first(ctx.sleep(10), ctx.sleep(10))).key
 
     assert await raced(handler, [60]) == 0
+
+
+async def test_a_wait_ends_with_its_timeout_however_late_its_signal_comes(raced):
+    async def handler(ctx):
+        return (await ctx.first(late=ctx.sleep(20), approval=ctx.wait_for("approval", timeout=10))).key
+
+    assert await raced(handler, [30, "approval"]) == "approval"

@@ -396,3 +396,68 @@ async def test_a_branch_that_was_cancelled_takes_its_other_way_in_the_next_attem
     run = await pgqrs.workflow("flow").get_run(run_id, store)
 
     assert (run.status, run.waiting_for) == ("SUCCESS", None)
+
+
+async def test_data_for_a_step_that_paused_comes_after_all_that_was_there(passes, store):
+    async def handler(ctx, note):
+        items = iter(range(3))
+
+        async def courier():
+            raise pgqrs.PauseError("waiting for the courier")
+
+        async def person():
+            await ctx.step("courier", courier)
+            note(("person", await ctx.step("deliver", str, next(items))))
+
+        async def others():
+            for _ in range(2):
+                await ctx.step("look", lambda: None)
+                note(("other", await ctx.step("work", str, next(items))))
+            await ctx.sleep(60)
+
+        await asyncio.gather(person(), others())
+        await ctx.sleep(60)
+
+    async def answer(run_id):
+        await pgqrs.workflow("flow").resume(run_id, store, step="courier@1", data="ok")
+
+    seen = await passes(handler, times=4, between=answer)
+
+    assert seen.run.status == "SUCCESS"
+    assert seen.passes[0] == [("other", "0"), ("other", "1")]
+    assert [sorted(each) for each in seen.passes[1:]] == [[("other", "0"), ("other", "1"), ("person", "2")]] * 2
+    assert seen.passes[1] == seen.passes[2]
+
+
+async def test_an_answer_of_another_type_is_not_overtaken_while_it_is_refused(passes, store):
+    async def handler(ctx, note):
+        await ctx.wait_for("start")
+        noted = asyncio.Event()
+
+        async def answered():
+            try:
+                await ctx.wait_for("number", type=int)
+            except pgqrs.SerializationError:
+                note("refused")
+
+        async def working():
+            for n in range(5):
+                await ctx.step("work", lambda: None)
+                note(n)
+            noted.set()
+
+        refused = faults.at("before", "claims.refuse_answer", lambda: asyncio.sleep(0.01))
+        with faults.injected(refused):
+            await asyncio.gather(working(), answered())
+        await ctx.sleep(60)
+
+    async def send(run_id):
+        flow = pgqrs.workflow("flow")
+        await flow.signal(run_id, store, "number", "seven")
+        await flow.signal(run_id, store, "start")
+
+    seen = await passes(handler, times=3, between=send)
+
+    assert seen.run.status == "SUCCESS"
+    assert "refused" in seen.passes[1]
+    assert seen.passes[1] == seen.passes[2]

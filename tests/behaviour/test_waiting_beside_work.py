@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 import pgqrs
+from pgqrs.engine import resting
 
 
 @pytest.fixture
@@ -272,3 +273,58 @@ async def test_a_plain_handler_races_and_gathers_with_functions(run, clock, flow
 
     assert waiting.status == "PAUSED"
     assert done.output() == [1, 7, 1, "no"]
+
+
+async def test_a_run_rests_while_its_handler_polls_beside_a_wait(store, flow, monkeypatch):
+    """A loop of `asyncio.sleep(0)` is always about to move, and would keep the signal from being taken."""
+    monkeypatch.setattr(resting, "_OUTSIDE_SECONDS", 0.05)
+    monkeypatch.setattr(resting, "_GRACE_SECONDS", 0.05)
+
+    async def handler(ctx):
+        answers = []
+
+        async def poll():
+            while not answers:
+                await asyncio.sleep(0)
+
+        async def approve():
+            answers.append(await ctx.wait_for("approval"))
+
+        await asyncio.gather(poll(), approve())
+        return answers
+
+    run_id = await flow.trigger().execute(store)
+    worker = await pgqrs.consumer("w", 0, "flow").handler(handler).create(store)
+    async with asyncio.timeout(30):
+        await worker.run_until_idle()
+        paused = await flow.get_run(run_id, store)
+        await flow.signal(run_id, store, "approval", "yes")
+        await worker.run_until_idle()
+    await worker.close()
+    run = await flow.get_run(run_id, store)
+
+    assert (paused.status, paused.waiting_for) == ("PAUSED", "approval")
+    assert (run.status, run.output()) == ("SUCCESS", ["yes"])
+
+
+async def test_a_map_fills_all_its_places_after_a_replay(store, clock, works):
+    """Its children began one by one: a replay finds one record for each, and room for more than one."""
+
+    async def parent(ctx):
+        return await ctx.map("child", [10, 20, 20, 1000, 1, 1, 1, 1], limit=3)
+
+    async def sleeper(ctx, seconds: int):
+        await ctx.sleep(seconds)
+        return seconds
+
+    for name in ("flow", "child"):
+        await store.create_workflow(name)
+    run_id = await pgqrs.workflow("flow").trigger().execute(store)
+    for seconds in (0, 10, 10, 10, 10):
+        clock.advance(seconds)
+        await works(parent, sleeper, run_id)
+    children = await pgqrs.workflow("child").runs(store)
+    # Five short ones and two that took twenty seconds at most: only the long one is left after forty.
+    left = [child for child in children if child.status != "SUCCESS"]
+
+    assert (len(children), len(left)) == (8, 1)
