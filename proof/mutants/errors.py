@@ -50,8 +50,8 @@ MUTANTS = (
         (
             Edit(
                 "engine/transactions.py",
-                "        again = await execution.fail(pending, failed)\n",
-                "        again = failed\n",
+                "    return Raise(await execution.fail(pending, failed, branch=branch))\n",
+                "    return Raise(failed)\n",
             ),
         ),
         (f"{_SAME}::test_the_error_of_a_transaction_is_caught_again_and_its_function_called_once",),

@@ -8,7 +8,48 @@ _HISTORY = "tests/behaviour/test_history.py"
 _RECORDS = "tests/behaviour/test_records.py"
 _RUN_LEASES = "tests/faults/test_run_leases.py"
 
+_CANCELLED = "tests/behaviour/test_cancelled_branches.py"
+
 MUTANTS = (
+    Mutant(
+        "tasks-in-the-order-of-addresses",
+        "a TaskGroup cancels its tasks in the same order in every pass",
+        (Edit("engine/branches.py", "        return self._hash\n", "        return object.__hash__(self)\n"),),
+        (f"{_CANCELLED}::test_a_group_cancels_its_tasks_in_one_order",),
+    ),
+    Mutant(
+        "handler-cancelled-by-a-group-timed-out",
+        "a TaskGroup that cancels the handler is no deadline around its step",
+        (Edit("engine/executor.py", "execution.root.run_in(execution.task)", "execution.task.timed_out = True"),),
+        (f"{_CANCELLED}::test_the_step_of_the_handler_itself_in_a_group_ends_when_a_task_fails",),
+    ),
+    Mutant(
+        "transaction-numbered-after-its-branch",
+        "a transaction in a cancelled branch does not hold up the results of the others",
+        (
+            Edit(
+                "engine/transactions.py",
+                "    answer = await apart(execution, attempt, place.step_id)\n",
+                "    try:\n        answer = await execution.begun(outside(attempt))\n    finally:\n"
+                "        execution.is_numbered(place.step_id)\n",
+            ),
+            Edit("engine/transactions.py", "        if is_over:\n", "        if False:\n"),
+            Edit("engine/transactions.py", "current_body, current_branch", "current_body, current_branch, outside"),
+        ),
+        (f"{_CANCELLED}::test_a_transaction_in_a_cancelled_branch_does_not_hold_up_the_others",),
+    ),
+    Mutant(
+        "answer-before-what-was-there",
+        "an answer between two passes comes after everything that the handler got in the first",
+        (Edit("engine/steps.py", "            await execution.number_late(place)\n", "            pass\n"),),
+        (f"{_ORDER}::test_data_for_a_step_that_paused_comes_after_all_that_was_there",),
+    ),
+    Mutant(
+        "map-waits-with-room",
+        "ctx.map fills all its places after a replay",
+        (Edit("engine/mapping.py", "        while begun < len(items)", "        if begun < len(items)"),),
+        ("tests/behaviour/test_waiting_beside_work.py::test_a_map_fills_all_its_places_after_a_replay",),
+    ),
     Mutant(
         "library-task-is-a-branch",
         "tasks that the library makes for itself are no branches of the handler in which they begin",
@@ -331,8 +372,8 @@ MUTANTS = (
         (
             Edit(
                 "engine/children.py",
-                "    if recorded is not None and recorded.status is StepStatus.SUCCESS:\n"
-                "        await execution.turn(place.step_id)\n        return _known(",
+                "    if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):\n"
+                "        return _known(",
                 "    if recorded is not None and recorded.status is StepStatus.PAUSED:\n        return _known(",
             ),
         ),

@@ -131,9 +131,10 @@ MUTANTS = (
             ),
             Edit(
                 "engine/transactions.py",
-                "        except WorkFailed as error:\n",
+                "            return await _transact(execution, pending, _encoded(execution, pending, work))\n",
+                "            output = await _transact(execution, pending, _encoded(execution, pending, work))\n"
                 "            await execution.record(pending._replace(status=StepStatus.SUCCESS, output=output))\n"
-                "        except WorkFailed as error:\n",
+                "            return output\n",
             ),
         ),
         (f"{_TOGETHER}::test_a_worker_that_dies_after_a_transaction_has_done_it_once",),

@@ -202,15 +202,25 @@ BREAKAGES: tuple[Mutant, ...] = (
         "rest-while-a-branch-is-ready",
         "a step beside a sleeping task runs before the run is put to rest",
         "engine/resting.py",
-        "        if Pending.READY in states.values():\n",
-        "        if not states:\n",
+        """        if Pending.READY in states.values() and self._ready_looks < _MOST_READY_LOOKS:
+            self._ready_looks += 1
+            self._grace_from = None
+            self._look_again(0.0)
+            return
+        if Pending.READY not in states.values():
+            self._ready_looks = 0
+        # One that is ready at each of so many looks polls for something: it waits, too, in its way.
+        outside = [branch for branch, state in states.items() if state in (Pending.OUTSIDE, Pending.READY)]
+""",
+        """        outside = [branch for branch, state in states.items() if state is Pending.OUTSIDE]
+""",
     ),
     _broken(
         "transaction-error-unrecorded",
         "an error of a transaction is recorded",
         "engine/transactions.py",
-        "        again = await execution.fail(pending, failed)\n",
-        "        again = failed\n",
+        "    return Raise(await execution.fail(pending, failed, branch=branch))\n",
+        "    return Raise(failed)\n",
     ),
     _broken(
         "transaction-twice",
@@ -233,8 +243,11 @@ BREAKAGES: tuple[Mutant, ...] = (
         "timeout-unrecorded",
         "a wait that timed out stays so in every pass",
         "engine/waiting.py",
-        'return Answer(error=await execution.fail(record, WaitTimeout(f"no signal {name!r} came in time")))',
-        'return Answer(error=WaitTimeout(f"no signal {name!r} came in time at {execution.now()}"))',
+        """            late = WaitTimeout(f"no signal {name!r} came in time")
+            return Answer(error=await execution.fail(record, late, branch=branch))
+""",
+        """            return Answer(error=WaitTimeout(f"no signal {name!r} came in time at {execution.now()}"))
+""",
     ),
     _broken(
         "cancelled-child-failed",
