@@ -162,7 +162,10 @@ _ERRORS: dict[str, tuple[str, str, str]] = {
     "non-determinism": (
         "A replay asked for other steps than are on record. The run is parked and nothing of it is lost.",
         "Its code has changed, or depends on the clock, chance, sets, globals or the order of completion.",
-        "Deploy the code it began with; or fix what `pgqrs lint` or `assert_deterministic` finds, and reset the run.",
+        (
+            "Deploy the code it began with, then `pgqrs run resume ID`. If the code has not changed: fix what "
+            "`pgqrs lint` or `assert_deterministic` finds, then `pgqrs run reset ID`."
+        ),
     ),
     "permanent-error": (
         "A handler said that trying again will not help; the run ends in ERROR.",
@@ -250,7 +253,10 @@ _CAUSES: dict[str, tuple[str, str, str]] = {
     "parked": (
         "Its code asks for other steps than are on record.",
         "The handler was changed while the run was under way, or is not deterministic.",
-        "Deploy the code that it was started with, or `pgqrs run reset ID`. More: `pgqrs explain non-determinism`.",
+        (
+            "Deploy the code that it began with, then `pgqrs run resume ID`. To restart it from scratch: "
+            "`pgqrs run reset ID`. More: `pgqrs explain non-determinism`."
+        ),
     ),
     "paused": (
         "Somebody paused it.",

@@ -325,7 +325,32 @@ async def test_parked_as_its_code_has_changed(store, run):
 
     assert why.cause == "parked"
     assert "'two'" in why.evidence[0]
-    assert "reset" in why.fix
+    assert f"pgqrs run reset {found.run_id}" in why.evidence[2]
+    assert why.fix == f"pgqrs run resume {found.run_id}"
+
+
+async def test_that_it_is_parked_comes_before_what_else_is_in_its_way(store, run):
+    async def before(ctx):
+        await ctx.step("one", _one)
+        await ctx.sleep(60)
+
+    async def after(ctx):
+        await ctx.step("two", _one)
+
+    found = await run()
+    for handler in (before, after):
+        await flow.resume(found.run_id, store)
+        worker = await _worker(store, handler)
+        await worker.run_until_idle()
+        await worker.close()
+    [queue] = await pgqrs.admin(store).queues()
+    await pgqrs.admin(store).pause_queue(queue)
+
+    why = await found.why()
+
+    assert why.cause == "parked"
+    assert why.fix == f"pgqrs run resume {found.run_id}"
+    assert [each[:10] for each in why.evidence[3:]] == ["also: its ", "also: no w"]
 
 
 async def _one():

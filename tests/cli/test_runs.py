@@ -321,3 +321,26 @@ async def test_the_error_of_a_step_is_one_line_in_a_table_and_whole_in_json(stor
     assert len(shown) == 2
     assert shown[1].endswith("ValueError: no such customer...")
     assert "Traceback" in whole["error"]["traceback"]
+
+
+async def test_what_why_advises_gets_a_parked_run_to_its_end_when_its_code_is_back(store, command, run_id):
+    async def original(ctx, n):
+        charged = await ctx.step("charge", lambda: n)
+        await ctx.wait_for("approval")
+        return charged
+
+    async def changed(ctx, n):
+        await ctx.step("check", lambda: n)
+        return await original(ctx, n)
+
+    await _execute(store, original)
+    assert (await command("run", "approve", run_id)).code == 0
+    await _execute(store, changed)
+    parked = await flow.get_run(run_id, store)
+    await _execute(store, original)
+    advised = await _advised(command, run_id)
+    await _execute(store, original)
+
+    assert parked.waiting_for.startswith("parked: ")
+    assert advised == f"pgqrs run resume {run_id}"
+    assert (await flow.get_run(run_id, store)).output() == {"n": 1}

@@ -38,7 +38,7 @@ async def why(run_id: int, store: Store) -> Why:
 
 
 def _obstacles(facts: Facts, *, live_within: float) -> Iterator[Why]:
-    """Everything that is in its way; the last one is always there."""
+    """Everything that is in its way, one at least."""
     if facts.deleted_at is not None:
         yield _why(
             facts,
@@ -53,6 +53,9 @@ def _obstacles(facts: Facts, *, live_within: float) -> Iterator[Why]:
     if _is_held(facts):
         yield _held(facts, live_within)
         return
+    is_parked = facts.status is RunStatus.PAUSED and (facts.waiting_for or "").startswith(PARKED)
+    if is_parked:
+        yield _parked(facts)
     if facts.queue_paused_at is not None:
         yield _why(
             facts,
@@ -61,7 +64,8 @@ def _obstacles(facts: Facts, *, live_within: float) -> Iterator[Why]:
             fix=command("queue resume", facts.queue),
         )
     yield from _nobody(facts, live_within)
-    yield from _waiting(facts)
+    if not is_parked:
+        yield from _waiting(facts)
 
 
 def _is_held(facts: Facts) -> bool:
@@ -145,6 +149,21 @@ def _held(facts: Facts, live_within: float) -> Why:
     return _why(facts, "leased", sentence, evidence, until=facts.visible_after)
 
 
+def _parked(facts: Facts) -> Why:
+    """A worker with the right code looks at it only when its check interval is over: a resume is needed, too."""
+    return _why(
+        facts,
+        "parked",
+        f"parked for {lasting(facts.since_seconds)}: its code asks for different steps than the ones recorded",
+        [
+            (facts.waiting_for or "").removeprefix(PARKED),
+            "first run a worker with the code that the run began with; other code parks it again",
+            f"to restart it from scratch with the code that is deployed: {command('run reset', facts.run_id)}",
+        ],
+        fix=command("run resume", facts.run_id),
+    )
+
+
 def _nobody(facts: Facts, live_within: float) -> Iterator[Why]:
     """Nobody could take it, even if it were due."""
     wanting = [server for server in facts.servers if server.wants(facts.workflow)]
@@ -172,15 +191,7 @@ def _waiting(facts: Facts) -> Iterator[Why]:
     paused = facts.status is RunStatus.PAUSED
     label = facts.waiting_for or ""
     failed = [step for step in facts.steps if step.error and step.status is StepStatus.PENDING]
-    if paused and label.startswith(PARKED):
-        yield _why(
-            facts,
-            "parked",
-            f"parked for {for_long}: its code asks for different steps than the ones recorded",
-            [label.removeprefix(PARKED)],
-            fix=command("run reset", facts.run_id),
-        )
-    elif paused and waits_in > PUT_AWAY_SECONDS:
+    if paused and waits_in > PUT_AWAY_SECONDS:
         sentence = f"somebody paused it {for_long} ago: {label}"
         yield _why(facts, "paused", sentence, fix=command("run resume", facts.run_id))
     elif paused and facts.children:
