@@ -1,5 +1,6 @@
 """`crash_everywhere`: every boundary of a workflow, in this process and in real ones, and what it says when one is not survived."""
 
+import asyncio
 import re
 
 import pytest
@@ -96,6 +97,58 @@ def test_no_boundary_is_inside_a_transaction(backend, config, workflow, given, d
     report = crash_everywhere(workflow, given, drive=drive, dsn=config.dsn, modes=["kill", "stall"], only=inside)
 
     assert [trial.verdict for trial in report.trials] == ["missed"]
+
+
+def test_branches_may_divide_their_work_in_another_way_in_each_run():
+    """The finding: branches that share a queue were called lost, because another one of them had taken an item."""
+    runs = []
+
+    async def share(ctx: pgqrs.PyWorkflow) -> list[int]:
+        # In the place of timing: the same in every pass of a run, and another in the next run.
+        first = 1 + len(runs) % 3
+
+        async def branch(items: range) -> list[int]:
+            return [await ctx.step("use", lambda item=item: item) for item in items]
+
+        one, other = await asyncio.gather(branch(range(first)), branch(range(first, 4)))
+        return [*one, *other]
+
+    report = crash_everywhere(share, setup=lambda: runs.append(1))
+
+    assert report.survived + report.missed == len(report.trials)
+    assert report.survived >= 10
+
+
+def test_a_step_that_a_branch_leaves_out_after_a_crash_is_caught():
+    passes = []
+
+    async def forgetful(ctx: pgqrs.PyWorkflow) -> None:
+        passes.append(1)
+
+        async def branch(items: int) -> None:
+            for item in range(items):
+                await ctx.step("use", lambda item=item: item)
+
+        await asyncio.gather(branch(2), branch(2 if len(passes) == 1 else 1))
+
+    with pytest.raises(DoesNotSurvive, match=r"it has the steps \['use@\*', 'use@\*', 'use@\*'\] on record and not"):
+        crash_everywhere(forgetful, setup=passes.clear)
+
+
+def test_a_step_that_a_branch_runs_once_more_after_a_crash_is_caught():
+    passes = []
+
+    async def eager(ctx: pgqrs.PyWorkflow) -> None:
+        passes.append(1)
+
+        async def branch(items: int) -> None:
+            for item in range(items):
+                await ctx.step("use", lambda item=item: item)
+
+        await asyncio.gather(branch(2), branch(2 if len(passes) == 1 else 3))
+
+    with pytest.raises(DoesNotSurvive, match=r"on record and not \['use@\*', 'use@\*', 'use@\*', 'use@\*'\]"):
+        crash_everywhere(eager, setup=passes.clear)
 
 
 async def test_a_workflow_that_gives_another_result_after_a_crash_is_caught():
