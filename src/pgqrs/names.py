@@ -15,9 +15,17 @@ _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,40}", re.ASCII)
 _EVENT_TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,149}", re.ASCII)
 
 
+def checked_text(what: str, value: object) -> str:
+    """The text itself, or ConfigError: `idempotency key must be a string, got 7 (int)`."""
+    if isinstance(value, str):
+        return value
+    raise ConfigError(f"{what} must be a string, got {_shown(value)} ({type(value).__qualname__})")
+
+
 def checked_name(noun: str, name: object) -> str:
     """The name itself, or ConfigError: up to 255 of letters, digits and `_ . : -`."""
-    if isinstance(name, str) and _NAME.fullmatch(name):
+    name = checked_text(f"{noun} name", name)
+    if _NAME.fullmatch(name):
         return name
     raise ConfigError(
         f"{noun} name {_shown(name)} is not allowed; use 1 to 255 of the letters a-z and A-Z, digits, "
@@ -26,25 +34,28 @@ def checked_name(noun: str, name: object) -> str:
 
 
 def checked_step_name(name: object) -> str:
-    if isinstance(name, str) and 1 <= len(name) <= 200 and name.isprintable() and "@" not in name and "#" not in name:
+    name = checked_text("step name", name)
+    if 1 <= len(name) <= 200 and name.isprintable() and "@" not in name and "#" not in name:
         return name
     raise ConfigError(
-        f"step name {str(name)[:60]!r} is not allowed; use 1 to 200 printable characters without '@' and '#'"
+        f"step name {name[:60]!r} is not allowed; use 1 to 200 printable characters without '@' and '#'"
     )
 
 
 def checked_event_type(name: object) -> str:
-    if isinstance(name, str) and _EVENT_TYPE.fullmatch(name):
+    name = checked_text("event type", name)
+    if _EVENT_TYPE.fullmatch(name):
         return name
     raise ConfigError(
-        f"event type {str(name)[:60]!r} is not allowed; use 1 to 150 of the letters a-z and A-Z, digits, '_', '.' "
+        f"event type {name[:60]!r} is not allowed; use 1 to 150 of the letters a-z and A-Z, digits, '_', '.' "
         "and '-', such as order.shipped.v1"
     )
 
 
 def checked_schema(name: object) -> str:
     """The schema name itself, or ConfigError: an SQL identifier of at most 41 lower-case characters."""
-    if isinstance(name, str) and _SCHEMA.fullmatch(name) and not name.startswith("pg_"):
+    name = checked_text("schema name", name)
+    if _SCHEMA.fullmatch(name) and not name.startswith("pg_"):
         return name
     raise ConfigError(
         f"schema name {_shown(name)} is not allowed; use 1 to 41 of the letters a-z, digits and '_', "

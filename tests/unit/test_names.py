@@ -3,7 +3,8 @@
 import pytest
 
 import pgqrs
-from pgqrs.names import checked_name, checked_schema
+from pgqrs.api.arguments import check_texts, checked_key
+from pgqrs.names import checked_event_type, checked_name, checked_schema, checked_step_name
 
 GOOD = ["a", "A", "0", "_", "billing.invoice_charge.v1", "zip_files", "a-b:c", "x" * 255, "_.-:"]
 BAD = [
@@ -18,7 +19,34 @@ def test_ordinary_names_are_allowed(name):
     assert checked_name("queue", name) == name
 
 
-@pytest.mark.parametrize("name", BAD, ids=lambda name: repr(name)[:30])
+NO_TEXT = [None, 1, 1.5, b"a", ["a"], True]
+
+
+@pytest.mark.parametrize("name", NO_TEXT, ids=repr)
+@pytest.mark.parametrize(
+    ("check", "what"),
+    [
+        (lambda name: checked_name("queue", name), "queue name"),
+        (checked_schema, "schema name"),
+        (checked_step_name, "step name"),
+        (checked_event_type, "event type"),
+        (checked_key, "idempotency key"),
+    ],
+)
+def test_what_is_no_string_is_refused_with_its_type(check, what, name):
+    """The finding: the key 7 was refused as '7', which is a key that is allowed."""
+    with pytest.raises(pgqrs.ConfigError) as caught:
+        check(name)
+
+    assert str(caught.value) == f"{what} must be a string, got {name!r} ({type(name).__name__})"
+
+
+def test_a_reason_that_is_no_string_is_refused_with_its_type():
+    with pytest.raises(pgqrs.ConfigError, match=r"^reason must be a string, got 7 \(int\)$"):
+        check_texts(reason=7)
+
+
+@pytest.mark.parametrize("name", [each for each in BAD if isinstance(each, str)], ids=lambda name: repr(name)[:30])
 def test_other_names_are_refused_with_what_is_allowed(name):
     with pytest.raises(pgqrs.ConfigError, match=r"queue name .* is not allowed; use") as caught:
         checked_name("queue", name)

@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from pgqrs.durations import shown
 from pgqrs.errors import ConfigError
+from pgqrs.names import checked_text
 from pgqrs.retry import is_whole, policy_for
 
 P = ParamSpec("P")
@@ -55,9 +56,10 @@ def checked_attributes(value: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def checked_key(value: object) -> str:
     """An idempotency key: long enough for any id, short enough for an index."""
-    if isinstance(value, str) and 1 <= len(value) <= 500 and value.isprintable():
-        return value
-    raise ConfigError(f"idempotency key {str(value)[:60]!r} is not allowed; use 1 to 500 printable characters")
+    text = checked_text("idempotency key", value)
+    if 1 <= len(text) <= 500 and text.isprintable():
+        return text
+    raise ConfigError(f"idempotency key {text[:60]!r} is not allowed; use 1 to 500 printable characters")
 
 
 def checked_run_id(value: int) -> int:
@@ -134,7 +136,8 @@ def check_texts(**given: str | None) -> None:
     for argument, value in given.items():
         if value is None:
             continue
-        if not isinstance(value, str) or "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
-            raise ConfigError(f"{argument} must be text without NUL and lone surrogates, not {str(value)[:60]!r}")
+        text = checked_text(argument, value)
+        if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
+            raise ConfigError(f"{argument} must be text without NUL and lone surrogates, not {text[:60]!r}")
         if len(value) > MOST_TEXT:
             raise ConfigError(f"{argument} has {len(value):,} characters; use at most {MOST_TEXT:,}")
