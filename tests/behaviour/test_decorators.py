@@ -1,5 +1,6 @@
 """`@step` and `@workflow` as people first write them: a name that is accepted, or an error that shows the fix."""
 
+import functools
 import re
 
 import pytest
@@ -79,6 +80,72 @@ async def test_a_step_takes_its_name_as_a_workflow_does(store, flow, run):
 def test_what_a_decorator_does_not_take_is_refused_where_it_is_written(write, error):
     with pytest.raises(pgqrs.ConfigError, match=f"^{re.escape(error)}$"):
         write()
+
+
+def _plain_generator(ctx):
+    yield 1
+
+
+async def _async_generator(ctx):
+    yield 1
+
+
+class ShipOrder:
+    pass
+
+
+class _Yielding:
+    __name__ = "yielding"
+
+    def __call__(self):
+        yield 1
+
+
+@pytest.mark.parametrize("decorator", ["workflow", "step"])
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        (_plain_generator, "is a generator function"),
+        (_async_generator, "is a generator function"),
+        (_Yielding(), "is a generator function"),
+        (ShipOrder, "'ShipOrder' is a class; write a function, `def ship_order(...)`"),
+    ],
+)
+@pytest.mark.parametrize("named", [False, True])
+def test_a_generator_or_a_class_is_refused_where_it_is_decorated(decorator, function, error, named):
+    """The finding: it was taken, and its run failed with 'cannot store a value of type generator'."""
+    decorate = getattr(pgqrs, decorator)
+    decorate = decorate("ShipOrder") if named else decorate
+
+    with pytest.raises(pgqrs.ConfigError, match=f"^{decorator} .*{re.escape(error)}"):
+        decorate(function)
+
+
+def test_a_worker_refuses_a_generator_or_a_class_as_a_handler():
+    for function in (_plain_generator, _async_generator, ShipOrder):
+        with pytest.raises(pgqrs.ConfigError, match=r"workflow 'flow' is a (generator|class)"):
+            pgqrs.worker("w").workflows({"flow": function})
+        with pytest.raises(pgqrs.ConfigError, match=r"workflow 'flow' is a (generator|class)"):
+            pgqrs.consumer("w", 0, "flow").handler(function)
+
+
+async def test_a_decorator_may_make_a_list_of_what_a_generator_gives(run):
+    def listed(function):
+        @functools.wraps(function)
+        def call(*args):
+            return list(function(*args))
+
+        return call
+
+    @pgqrs.step
+    @listed
+    def rows(count):
+        yield from range(count)
+
+    async def handler(ctx):
+        return await rows(3)
+
+    assert (await run(handler)).output() == [0, 1, 2]
 
 
 def test_a_name_that_cannot_be_one_is_refused_before_the_function_is_there():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar
@@ -64,6 +65,24 @@ def checked_key(value: object) -> str:
 
 def checked_run_id(value: int) -> int:
     return checked_whole("run_id", value, least=0, most=2**63 - 1)
+
+
+def check_function(noun: str, name: str, function: object) -> None:
+    """Raise ConfigError for a class or a generator function: neither can be executed and recorded."""
+    if isinstance(function, type):
+        raise ConfigError(f"{noun} {name!r} is a class; write a function, `def {_as_function(name)}(...)`")
+    # Not unwrapped: a decorator may make a list of what a generator function gives.
+    called = (function, getattr(function, "__call__", None))  # noqa: B004 - the method itself
+    if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in called):
+        raise ConfigError(
+            f"{noun} {name!r} is a generator function, as it contains `yield`, and a generator cannot be stored; "
+            "collect the values in a list and return that"
+        )
+
+
+def _as_function(name: str) -> str:
+    """`ShipOrder` as functions are called: `ship_order`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower() if name.isidentifier() else "work"
 
 
 # What people write for the name of a thing, and for its attempts.

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
-from pgqrs.api.arguments import unknown_option
+from pgqrs.api.arguments import check_function, unknown_option
 from pgqrs.durations import shown
 from pgqrs.engine.context import Context, current_context
 from pgqrs.engine.declared import is_context, types_of
@@ -140,6 +140,7 @@ def _decorated(function: Callable[..., Any], given_name: str | None, retry: Retr
             f"step() decorates a function or takes a name, got {shown(function)}; write @pgqrs.step(id='...')"
         )
     name = checked_step_name(given_name or function.__name__)
+    check_function("step", name, function)
     parameters = list(inspect.signature(function).parameters.values())
     takes_context = bool(parameters) and is_context(parameters[0], types_of(function))
 

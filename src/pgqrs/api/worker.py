@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from pgqrs.api.arguments import checked_whole
+from pgqrs.api.arguments import check_function, checked_whole
 from pgqrs.api.schedules import declare
 from pgqrs.config import Config
 from pgqrs.db import migrations
@@ -91,7 +91,7 @@ class WorkerBuilder:
 
     def handler(self, function: Callable[..., Any]) -> Self:
         for name in self._handlers:
-            self._handlers[name] = served[name] = Handler.of(name, function)
+            self._handlers[name] = served[name] = _handler_of(name, function)
         return self
 
     def workflows(self, given: Any) -> Self:
@@ -189,7 +189,12 @@ def _handlers_in(given: Any) -> dict[str, Handler]:
     found: Mapping[str, Any] = given if isinstance(given, Mapping) else discover_workflows(given)
     if not found:
         raise ConfigError(f"there is no decorated workflow in {given!r}")
-    return {name: Handler.of(checked_name("workflow", name), function) for name, function in found.items()}
+    return {name: _handler_of(checked_name("workflow", name), function) for name, function in found.items()}
+
+
+def _handler_of(name: str, function: Any) -> Handler:
+    check_function("workflow", name, function)
+    return Handler.of(name, function)
 
 
 class Worker:
@@ -272,7 +277,7 @@ class Worker:
                 f"worker {self.name!r} serves {len(handlers)} workflows; set_handler is for workers of consumer(...)"
             )
         for name in handlers:
-            handlers[name] = Handler.of(name, function)
+            handlers[name] = _handler_of(name, function)
 
     async def add_workflows(self, given: Any) -> None:
         """More code while it runs, from a module or a mapping: runs of it are leased from now on."""

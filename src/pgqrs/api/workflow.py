@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Protocol, Self, TypedDict, Unpack, overload
 
-from pgqrs.api.arguments import check_texts, checked_run_id, checked_whole, in_order, unknown_option
+from pgqrs.api.arguments import check_function, check_texts, checked_run_id, checked_whole, in_order, unknown_option
 from pgqrs.api.metrics import workflow_metrics
 from pgqrs.api.run import Run
 from pgqrs.api.schedules import check_declared
@@ -352,6 +352,7 @@ class DecoratedWorkflow(Workflow[Result_co], Generic[P, Result_co]):
 
     def __init__(self, function: Callable[..., Any], name: str, *, options: WorkflowOptions) -> None:
         super().__init__(name, options=options)
+        check_function("workflow", self.name, function)
         functools.update_wrapper(self, function)
         self._handler = Handler.of(self.name, function, options=options)
         if options.schedule is not None:
