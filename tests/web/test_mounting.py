@@ -6,7 +6,7 @@ import shlex
 
 import httpx2
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
@@ -109,6 +109,49 @@ async def test_an_answer_of_authorize_that_is_no_caller_is_an_error_that_tells_s
     assert f"must return a pgqrs.web.Caller or None, not a {type(given).__name__}" in str(record.exc_info[1])
     assert "secret" not in caplog.text
     assert type(given).__name__ not in answered.text
+
+
+_AS_A_BROWSER = {"accept": "text/html", "sec-fetch-site": "none", "sec-fetch-mode": "navigate"}
+
+
+@pytest.mark.backends("sqlite")
+@pytest.mark.parametrize("path", ["/", "/runs", "/login"])
+async def test_a_page_says_where_to_log_in_and_that_the_account_may_be_the_wrong_one(store, path):
+    """The finding: it led to a log-in page that refused everyone, those who were logged in as well."""
+    async with _client(app(store, authorize=_authorize, hosts=["jobs.example"]), **_AS_A_BROWSER) as client:
+        unknown = await client.get(path)
+
+    assert unknown.status_code == (403 if path == "/login" else 401)
+    assert "log in to the application" in unknown.text
+    if path != "/login":
+        assert "you are not logged in to this application, or your account may not use this dashboard" in unknown.text
+
+
+@pytest.mark.backends("sqlite")
+async def test_a_caller_without_scopes_learns_that_the_account_may_not_use_the_dashboard(store):
+    async def everyone(request):
+        return Caller("bob", frozenset())
+
+    async with _client(app(store, authorize=everyone, hosts=["jobs.example"]), **_AS_A_BROWSER) as client:
+        page = await client.get("/")
+        asked = await client.get("/api/v1/runs")
+
+    assert (page.status_code, asked.status_code) == (403, 403)
+    assert "your account may not use this dashboard" in page.text
+    assert asked.json()["detail"] == "your account may not use this dashboard"
+
+
+@pytest.mark.backends("sqlite")
+async def test_authorize_may_send_people_to_the_log_in_of_the_application(store):
+    async def to_the_log_in(request):
+        raise HTTPException(303, headers={"Location": "/login?next=/pgqrs"})
+
+    async with _client(app(store, authorize=to_the_log_in, hosts=["jobs.example"]), **_AS_A_BROWSER) as client:
+        page = await client.get("/")
+        alive = await client.get("/healthz")
+
+    assert (page.status_code, page.headers["location"]) == (303, "/login?next=/pgqrs")
+    assert alive.status_code == 200
 
 
 # -- hosts ---------------------------------------------------------------------------------------------------

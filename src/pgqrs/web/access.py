@@ -24,6 +24,7 @@ from pgqrs.web.limits import RateLimit
 from pgqrs.web.problems import Problem, logged
 
 SESSION = "pgqrs_session"
+_ASK = {"www-authenticate": 'Bearer realm="pgqrs"'}
 SAFE = frozenset({"GET", "HEAD"})
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
@@ -137,12 +138,33 @@ class Access:
         return tokens.of_session(request.cookies.get(self.session_cookie(request)))
 
     @property
+    def has_login(self) -> bool:
+        """Whether people log in here, with a token; else the application around this knows them."""
+        return self.authorize is None
+
+    def unknown(self) -> Problem:
+        """The answer to callers who did not say who they are, or whom the application around this refused."""
+        # `authorize` returns None for both: which of them it is, only the application knows.
+        why = "you are not logged in to this application, or your account may not use this dashboard"
+        detail = "say who you are" if self.has_login else why
+        return Problem(401, "unauthorized", detail, hint=self.how_to_get_in, headers=_ASK)
+
+    def forbidden(self, caller: Caller, scope: Scope) -> Problem:
+        detail, hint = f"this needs the scope {scope.value!r}", None
+        if self.has_login:
+            hint = f"pgqrs token grant NAME --scope {scope.value}"
+        elif not caller.scopes:
+            detail = "your account may not use this dashboard"
+            hint = "ask the operators of this application for access"
+        return Problem(403, "forbidden", detail, hint=hint, needed=scope.value)
+
+    @property
     def how_to_get_in(self) -> str:
+        if not self.has_login:
+            return "log in to the application that this dashboard is part of, then open this page again"
         if self.local:
             return "send the token of the address that `pgqrs serve` printed: Authorization: Bearer <token>"
-        if self.tokens is not None:
-            return f"Authorization: Bearer <token>; `{self.makes_a_token}` makes one"
-        return "log in to the application that shows this"
+        return f"Authorization: Bearer <token>; `{self.makes_a_token}` makes one"
 
     @property
     def makes_a_token(self) -> str:

@@ -19,7 +19,7 @@ from pgqrs.web.access import LOOPBACK, Access, Authorize
 from pgqrs.web.exchange import Exchange
 from pgqrs.web.guard import HOST, ROOM_AROUND, Guard
 from pgqrs.web.limits import MOST_AT_ONCE, MOST_DOCUMENTS, RateLimit, Share
-from pgqrs.web.problems import log, problem_of
+from pgqrs.web.problems import Problem, log, problem_of
 from pgqrs.web.routing import Endpoint, routes_of
 from pgqrs.web.start_token import StartToken
 from pgqrs.web.tokens import Tokens
@@ -62,12 +62,15 @@ def app(
         """What no route has answered: whoever came with a browser gets a page."""
         problem = problem_of(error)
         if dashboard and "text/html" in request.headers.get("accept", ""):
-            return await pages.show_problem(request, problem)
+            return await show(request, problem)
         return problem.response()
+
+    async def show(request: Request, problem: Problem) -> Response:
+        return await pages.show_problem(request, problem, has_login=access.has_login)
 
     table = endpoints(dashboard=dashboard)
     made = Starlette(
-        routes=[*routes_of(table, store, access, pages.show_problem), *(pages.static() if dashboard else [])],
+        routes=[*routes_of(table, store, access, show), *(pages.static() if dashboard else [])],
         middleware=[
             Middleware(Exchange),
             Middleware(

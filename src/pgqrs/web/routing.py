@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -316,28 +317,20 @@ async def _admitted(endpoint: Endpoint, request: Request, access: Access) -> Cal
         return await _whoever(request, access)
     caller = await access.caller_of(request)
     if caller is None:
-        raise Problem(401, "unauthorized", "say who you are", hint=access.how_to_get_in, headers=_ASK)
+        raise access.unknown()
     if endpoint.changes and access.read_only:
         raise Problem(403, "read-only", "this server only shows; nothing was done", hint="pgqrs serve --actions")
     if not caller.may(endpoint.scope):
-        raise _forbidden(endpoint.scope, access)
+        raise access.forbidden(caller, endpoint.scope)
     return caller
-
-
-def _forbidden(scope: Scope, access: Access) -> Problem:
-    hint = f"pgqrs token grant NAME --scope {scope.value}" if access.tokens is not None else None
-    return Problem(403, "forbidden", f"this needs the scope {scope.value!r}", hint=hint, needed=scope.value)
 
 
 async def _whoever(request: Request, access: Access) -> Caller:
     """Where nobody need say who they are, a wrong word about it does not matter either."""
     try:
         return await access.caller_of(request) or _NOBODY
-    except Problem:
+    except (Problem, HTTPException):
         return _NOBODY
-
-
-_ASK = {"www-authenticate": 'Bearer realm="pgqrs"'}
 
 
 async def _body(endpoint: Endpoint, request: Request, form: dict[str, Any] | None) -> Any:

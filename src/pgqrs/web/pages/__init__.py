@@ -58,9 +58,9 @@ def static() -> list[BaseRoute]:
     return [Mount("/static", _Files(directory=STATIC), name="static")]
 
 
-async def show_problem(request: Request, problem: Problem) -> Response:
-    """A problem as a page, for people; who is not known is asked for a token."""
-    if problem.status == 401 and request.method == "GET":
+async def show_problem(request: Request, problem: Problem, *, has_login: bool) -> Response:
+    """A problem as a page, for people; who is not known is asked for a token, where tokens are taken."""
+    if problem.status == 401 and request.method == "GET" and has_login:
         frame = Frame(request)
         return RedirectResponse(frame.url("/login", back=frame.address), 303)
     told: dict[str, Any] = {"problem": problem}

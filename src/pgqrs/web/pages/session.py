@@ -30,8 +30,13 @@ async def log_out(asked: Asked) -> Response:
 
 
 def _form(asked: Asked, back: str, *, wrong: bool = False) -> Response:
-    if asked.access.tokens is None:
-        raise Problem(403, "unauthorized", "this application knows you by its own log-in", hint="log in there")
+    if not asked.access.has_login:
+        raise Problem(
+            403,
+            "unauthorized",
+            "this dashboard has no log-in of its own: the application that it is part of decides who may use it",
+            hint="log in to the application, then open the dashboard",
+        )
     frame = Frame(asked.request, asked.caller, asked.access)
     return render_bare(
         asked.request, "login.html", status=401 if wrong else 200, frame=frame, back=back, wrong=wrong,
