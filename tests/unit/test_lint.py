@@ -97,6 +97,40 @@ def test_found_under_whatever_name_it_was_imported(code, imports, line):
 @pytest.mark.parametrize(
     ("imports", "line"),
     [
+        ("", "return ctx.first(ctx.wait_for('x'), lambda: ctx.sleep(9))"),
+        ("", "return ctx.first(late=ctx.sleep(9))"),
+        ("", "ctx.gather(ctx.step('a', fetch), return_exceptions=True)"),
+        ("", "ctx.gather(*[ctx.step('a', fetch, each) for each in params])"),
+        ("", "ctx.gather(*(ctx.step('a', fetch, each) for each in params))"),
+        ("", "ctx.gather(*[lambda: ctx.sleep(1), ctx.sleep(2)][:2], *(ctx.sleep(3),))"),
+        ("", "child = ctx.spawn('other')\n    return ctx.first(child.result(), lambda: ctx.sleep(9))"),
+        ("@pgqrs.step\ndef fetch(): ...", "ctx.gather(fetch(), fetch)"),
+        ("@pgqrs.workflow\ndef other(n): ...", "ctx.gather(other(1))"),
+    ],
+)
+def test_calls_in_place_of_functions_are_found_in_plain_bodies(imports, line):
+    assert codes(in_body(line, imports=imports, kind="def")) == ["PGQ206"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "imports", "line"),
+    [
+        ("def", "", "return ctx.first(lambda: ctx.wait_for('x'), lambda: ctx.sleep(9))"),
+        ("def", "", "ctx.gather(*(lambda each=each: ctx.step('a', fetch, each) for each in params))"),
+        ("def", "", "ctx.gather(work(ctx), parts[0])"),
+        ("def", "@pgqrs.step\ndef fetch(): ...", "ctx.gather(fetch, fetch)"),
+        ("def", "", "ctx.step('a', fetch, ctx.step('b', fetch))"),
+        ("async def", "", "await ctx.first(ctx.wait_for('x'), ctx.sleep(9))"),
+        ("async def", "", "await ctx.gather(*[ctx.step('a', fetch, each) for each in params])"),
+    ],
+)
+def test_functions_and_awaited_calls_are_not_found(kind, imports, line):
+    assert codes(in_body(line, imports=imports, kind=kind)) == []
+
+
+@pytest.mark.parametrize(
+    ("imports", "line"),
+    [
         ("import asyncio", "await ctx.step('a', lambda: asyncio.wait_for(fetch(), 5))"),
         ("import asyncio", "gate = asyncio.Semaphore(3)"),
         ("import asyncio", "await asyncio.wait(params)"),

@@ -23,6 +23,7 @@ def findings(tree: ast.Module) -> Iterator[Found]:
     for body in bodies(tree, names):
         yield from _calls(body, names)
         yield from _not_awaited(body)
+        yield from _called_before(body)
         yield from _unordered(body, names)
         yield from _swallowed(body, names)
         yield from _results(body, names)
@@ -92,6 +93,37 @@ def _not_awaited(body: Body) -> Iterator[Found]:
             asks = body.verb(call) is not None or _asks_a_child(call, children)
             if asks and not _inside_plain_function(body, node):
                 yield call, rules.NOT_AWAITED, f"{ast.unparse(call.func)}() is not awaited"
+
+
+# -- what runs before it is handed over ------------------------------------------------------------------
+
+
+def _called_before(body: Body) -> Iterator[Found]:
+    """In a plain body `first` and `gather` take functions; a call among their arguments waits there, by itself."""
+    if body.is_async:
+        return
+    children = body.children
+    for node in body.replayed():
+        verb = body.verb(node)
+        if isinstance(node, ast.Call) and verb in ("first", "gather") and isinstance(node.func, ast.Attribute):
+            for call in _handed_over(node):
+                if body.verb(call) is not None or _asks_a_child(call, children):
+                    said = f"{ast.unparse(call.func)}() is called before {ast.unparse(node.func)}()"
+                    yield call, rules.CALLED, said
+
+
+def _handed_over(call: ast.Call) -> Iterator[ast.Call]:
+    """The calls among the arguments, also those of a list or a comprehension that is unpacked there."""
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    for value in given:
+        match value:
+            case ast.Starred(value=ast.ListComp(elt=part) | ast.GeneratorExp(elt=part)):
+                parts = [part]
+            case ast.Starred(value=ast.List(elts=parts) | ast.Tuple(elts=parts)):
+                pass
+            case _:
+                parts = [value]
+        yield from (part for part in parts if isinstance(part, ast.Call))
 
 
 def _left_alone(node: ast.AST, used: set[str]) -> list[ast.Call]:

@@ -64,6 +64,12 @@ SWALLOWED = Rule("PGQ204", "suspension swallowed", "catch Exception, or raise ag
 WAIT_IN_STEP = Rule(
     "PGQ205", "wait inside a step", "call it in the workflow body: a step has to end before a run waits"
 )
+CALLED = Rule(
+    "PGQ206",
+    "calls in place of functions",
+    "pass functions, ctx.first(lambda: ..., lambda: ...): in a plain workflow the arguments run one after the other, "
+    "before first() or gather() is called",
+)
 
 RULES = (
     UNREADABLE,
@@ -83,6 +89,7 @@ RULES = (
     UNSTORABLE,
     SWALLOWED,
     WAIT_IN_STEP,
+    CALLED,
 )
 
 # What is called, by its full name; `.*` stands for all of a module.
