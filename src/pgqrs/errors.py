@@ -259,6 +259,12 @@ class SerializationError(PgqrsError):
         self.path = path
         self.reason = message
 
+    def about(self, what: str) -> Self:
+        """Return the same error, telling whose value it is: `the result of workflow 'order'`."""
+        where = "" if self.path == "$" else f"{self.path}: "
+        self.args = (f"{what}: {where}{self.reason}", *self.args[1:])
+        return self
+
 
 class PayloadTooLarge(SerializationError):
     """The encoded value is larger than `Config.max_payload_bytes`."""

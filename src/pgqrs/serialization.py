@@ -16,7 +16,8 @@ import json
 import math
 import re
 import reprlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -47,6 +48,16 @@ _TOO_DEEP = f"nested deeper than {MAX_DEPTH} containers, or holding itself"
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
+
+
+@contextmanager
+def naming(what: str) -> Iterator[None]:
+    """A SerializationError that is raised within tells whose value it is about: `the result of workflow 'order'`."""
+    try:
+        yield
+    except SerializationError as error:
+        error.about(what)
+        raise
 
 
 def encode(value: Any, *, max_bytes: int | None = None) -> str:

@@ -246,7 +246,9 @@ async def test_of_many_the_item_at_fault_is_named(store, order, serve):
         await order.trigger_many([1, {"amount": 2}, {"amount": "x"}, {}]).execute(store)
     with pytest.raises(pgqrs.ConfigError, match=r"item 1: idempotency key '' is not allowed") as keyed:
         await order.trigger_many([1, 2], idempotency_keys=["k", ""]).execute(store)
-    with pytest.raises(pgqrs.SerializationError, match=r"item 1: \$\.amount\[0\]: ") as unstorable:
+    with pytest.raises(
+        pgqrs.SerializationError, match=r"item 1: the input of workflow 'order': \$\.amount\[0\]: "
+    ) as unstorable:
         await order.trigger_many([1, {"amount": [object()]}]).execute(store)
 
     assert (caught.value.item, keyed.value.item, unstorable.value.item) == (2, 1, 1)

@@ -4,6 +4,7 @@ import gc
 import inspect
 import itertools
 import re
+import threading
 import warnings
 
 import pytest
@@ -141,3 +142,70 @@ async def test_no_order_of_arguments_gives_an_error_of_our_insides(store, flow, 
                 unclear[names] = "was taken"
 
     assert unclear == {}
+
+
+# -- values that cannot be stored ----------------------------------------------------------------------------
+
+
+def _returning(value):
+    async def handler(ctx):
+        return value
+
+    return handler
+
+
+async def _emitting(ctx):
+    await ctx.emit("order.shipped", {"by": threading.Lock()})
+
+
+@pytest.mark.parametrize(
+    ("handler", "said"),
+    [
+        (_returning(threading.Lock()), "the result of workflow 'flow': cannot store a value of type lock"),
+        (_returning([threading.Lock()]), "the result of workflow 'flow': $[0]: cannot store a value of type lock"),
+        (_emitting, "the data of event 'order.shipped': $.by: cannot store a value of type lock"),
+    ],
+)
+async def test_a_run_that_fails_for_a_value_says_whose_it_is(run, handler, said):
+    failed = await run(handler)
+
+    assert failed.status == "ERROR"
+    assert failed.last_error.startswith(f"SerializationError: {said}")
+
+
+async def test_a_caller_whose_value_cannot_be_stored_is_told_whose_it_is(store, flow):
+    @pgqrs.workflow(name="flow")
+    async def decorated(n):
+        return n
+
+    run_id = await flow.trigger().execute(store)
+    for call, said in (
+        (lambda: flow.trigger(threading.Lock()).execute(store), "the input of workflow 'flow': cannot"),
+        (lambda: decorated.trigger(threading.Lock()).execute(store), "the input of workflow 'flow': $.n: cannot"),
+        (lambda: flow.signal(run_id, store, "go", threading.Lock()), "the payload of signal 'go': cannot"),
+    ):
+        with pytest.raises(
+            pgqrs.SerializationError, match=f"^{re.escape(said)} store a value of type lock"
+        ) as caught:
+            await call()
+        assert caught.value.reason.startswith("cannot store")
+
+
+async def test_a_result_of_another_type_than_annotated_names_its_workflow(store, run):
+    async def handler(ctx) -> int:
+        return "many"
+
+    done = await run(handler)
+
+    with pytest.raises(pgqrs.SerializationError, match=r"^the result of workflow 'flow': Expected `int`, got `str`$"):
+        done.output()
+
+
+async def test_a_direct_call_whose_result_has_another_type_names_its_workflow(store):
+    @pgqrs.workflow(name="counted")
+    async def handler(ctx) -> int:
+        return "many"
+
+    for _ in range(2):
+        with pytest.raises(pgqrs.SerializationError, match=r"^the result of workflow 'counted': Expected `int`"):
+            await handler.run(key="one", store=store)

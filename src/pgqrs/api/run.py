@@ -16,7 +16,7 @@ from pgqrs.db.tables.runs import RunRow
 from pgqrs.errors import ConnectionFailed, ExecutionFailed, RunCancelled, RunDeleted, WaitTimeout, copy_of
 from pgqrs.inputs import given
 from pgqrs.reports import Why
-from pgqrs.serialization import decode
+from pgqrs.serialization import decode, naming
 from pgqrs.tasks import detached
 from pgqrs.types import ENDED, Event, Result_co, RunStatus, Step
 
@@ -144,7 +144,8 @@ class Run(Generic[Result_co]):
         """What the handler returned, of its annotated type when the workflow is known here, or of the one given."""
         if self._row.output is None:
             return None
-        return decode(self._row.output, self._returns if type is None else type)
+        with naming(f"the result of workflow {self._row.workflow!r}"):
+            return decode(self._row.output, self._returns if type is None else type)
 
     async def refresh(self) -> Self:
         """Reads it again."""

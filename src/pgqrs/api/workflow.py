@@ -33,7 +33,7 @@ from pgqrs.errors import ConfigError, RunNotFound
 from pgqrs.names import checked_name, checked_step_name
 from pgqrs.reports import WorkflowMetrics
 from pgqrs.retry import RetryPolicy, checked_policy
-from pgqrs.serialization import Encoded, encode
+from pgqrs.serialization import Encoded, encode, naming
 from pgqrs.types import Event, Result_co, Returning, Step
 
 if TYPE_CHECKING:
@@ -270,7 +270,8 @@ class Workflow(Returning[Result_co]):
         self, run_id: int, store: Store, name: str, payload: Any = None, *, actor: str | None = None
     ) -> None:
         """Sends the run a signal: `ctx.wait_for(name)` gets it, whether it waits already or not."""
-        text = encode(payload, max_bytes=store.config.max_payload_bytes)
+        with naming(f"the payload of signal {name!r}"):
+            text = encode(payload, max_bytes=store.config.max_payload_bytes)
         db = await self._ours(run_id, store, actor=actor)
         await lifecycle.signal(db, run_id, name=checked_step_name(name), payload=text, actor=actor)
         await self._wake(db)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pgqrs.db.tables.workflows import Workflow
 from pgqrs.engine.binding import Signature, Storable, input_text, storable
 from pgqrs.engine.schemas import stored_signature
-from pgqrs.errors import PgqrsError
+from pgqrs.errors import PgqrsError, SerializationError
 
 T = TypeVar("T")
 
@@ -23,7 +23,11 @@ def encoded_inputs(
     signature = code or stored_signature(found.name, found.input_schema)
 
     def encoded(given: Any) -> str:
-        return input_text(signature, storable(given, max_bytes=max_bytes))
+        try:
+            value = storable(given, max_bytes=max_bytes)
+        except SerializationError as error:
+            raise error.about(f"the input of workflow {found.name!r}") from error.__cause__
+        return input_text(signature, value)
 
     return each_checked(encoded, inputs, many=many)
 

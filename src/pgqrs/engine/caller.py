@@ -36,7 +36,7 @@ from pgqrs.engine.outcome import Outcome
 from pgqrs.engine.registry import Handler
 from pgqrs.engine.worker import WORKER_LOST
 from pgqrs.errors import ExecutionFailed, LeaseLost, PauseError, PgqrsError, RunCancelled, RunDeleted
-from pgqrs.serialization import decode
+from pgqrs.serialization import decode, naming
 from pgqrs.types import ENDED, RunStatus
 
 log = logging.getLogger("pgqrs.run")
@@ -110,7 +110,7 @@ class DirectCall:
                 if error is not None and not isinstance(error, PauseError):
                     raise error
                 if outcome is not None and isinstance(outcome.end, Ending):
-                    return decode(outcome.end.output or "null", handler.returns)
+                    return _decoded(outcome.end.output, handler)
             try:
                 row = await self._turn(run_id, handler, queue_id=queue_id, given=given)
             except PgqrsError as error:
@@ -320,11 +320,16 @@ def _with_note(error: BaseException, run_id: int, failure: PgqrsError) -> BaseEx
     return error
 
 
+def _decoded(output: str | None, handler: Handler) -> Any:
+    with naming(f"the result of workflow {handler.name!r}"):
+        return decode(output or "null", handler.returns)
+
+
 def _result_of(row: RunRow, handler: Handler) -> Any:
     """What the record says of a run that did not end here."""
     match row.status:
         case RunStatus.SUCCESS:
-            return decode(row.output or "null", handler.returns)
+            return _decoded(row.output, handler)
         case RunStatus.CANCELLED:
             raise RunCancelled(row.run_id, row.last_error)
         case RunStatus.ERROR:

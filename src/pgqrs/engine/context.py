@@ -32,7 +32,7 @@ from pgqrs.engine.transactions import transaction
 from pgqrs.errors import ConfigError
 from pgqrs.names import checked_event_type, checked_name, checked_step_name
 from pgqrs.retry import RetryPolicy, checked_policy
-from pgqrs.serialization import decode, encode
+from pgqrs.serialization import decode, encode, naming
 from pgqrs.types import StepStatus
 
 if TYPE_CHECKING:
@@ -205,7 +205,8 @@ class Context:
         """
         self._execution.check_usable()
         name = checked_event_type(event_type)
-        payload = encode(data, max_bytes=self._execution.config.max_payload_bytes)
+        with naming(f"the data of event {name!r}"):
+            payload = encode(data, max_bytes=self._execution.config.max_payload_bytes)
         emission = Emission(self.run_id, name, payload)
         body = current_body.get()
         if body is not None:

@@ -24,7 +24,7 @@ from pgqrs.engine.signals import EngineSignal
 from pgqrs.engine.threads import in_thread
 from pgqrs.errors import LeaseLost, PermanentError, StorePromoted, TransientError
 from pgqrs.retry import RetryPolicy
-from pgqrs.serialization import encode
+from pgqrs.serialization import encode, naming
 from pgqrs.types import RunStatus
 
 log = logging.getLogger("pgqrs.run")
@@ -236,7 +236,8 @@ class Executor:
             return "null"
         await execution.check_all_were_awaited()
         execution.check_all_were_asked_for()
-        return encode(value, max_bytes=self._config.max_payload_bytes)
+        with naming(f"the result of workflow {handler.name!r}"):
+            return encode(value, max_bytes=self._config.max_payload_bytes)
 
 
 def _is_unwound(error: BaseException) -> bool:

@@ -16,7 +16,7 @@ from pgqrs.engine.declared import context_of, types_of
 from pgqrs.errors import ConfigError, InvalidArguments, SerializationError
 from pgqrs.inputs import Stored, read
 from pgqrs.retry import RetryPolicy
-from pgqrs.serialization import decode, encode, from_parsed, text_of
+from pgqrs.serialization import decode, encode, from_parsed, naming, text_of
 
 # The handlers of the workflows that this process has decorated, by name.
 decorated: dict[str, Handler] = {}
@@ -104,7 +104,8 @@ class Handler:
             raise self._unbound(kwargs, error) from None
         if not bound.arguments:
             return "null"
-        encode(dict(bound.arguments), max_bytes=max_bytes)
+        with naming(f"the input of workflow {self.name!r}"):
+            encode(dict(bound.arguments), max_bytes=max_bytes)
         return named_text(self, {name: encode(value) for name, value in bound.arguments.items()})
 
     def _unbound(self, kwargs: dict[str, Any], error: TypeError) -> InvalidArguments:
