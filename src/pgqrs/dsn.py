@@ -38,12 +38,9 @@ def parse_dsn(dsn: str) -> tuple[Backend, str]:
     backend = _SCHEMES.get(scheme)
     if backend is None:
         # A bare file name is no secret, and the commonest mistake.
-        looks_like_a_file = re.fullmatch(r"[\w./-]+\.(db|sqlite3?)", dsn)
-        hint = (
-            f"did you mean sqlite:///{dsn}?"
-            if looks_like_a_file
-            else ("use postgresql://..., sqlite:///file.db, sqlite://:memory: or turso:///file.db")
-        )
+        if re.fullmatch(r"[\w./-]+\.(db|sqlite3?)", dsn):
+            raise ConfigError(f"the DSN {dsn!r} names a file and no database; did you mean sqlite:///{dsn}?")
+        hint = "use postgresql://..., sqlite:///file.db, sqlite://:memory: or turso:///file.db"
         raise ConfigError(f"cannot tell the database from the DSN {masked(dsn)!r}; {hint}")
     if backend == "postgres":
         return backend, ""

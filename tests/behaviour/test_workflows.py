@@ -467,7 +467,8 @@ async def test_swallowing_the_suspension_fails_loudly(run):
     done = await run(handler)
 
     assert done.status == "ERROR"
-    assert "swallowed" in done.last_error
+    assert "swallowed its suspension: an `except BaseException` or a bare `except`" in done.last_error
+    assert "catch Exception, or raise it again" in done.last_error
 
 
 async def test_a_result_can_be_waited_for(connect):

@@ -1,17 +1,21 @@
 """The command line: what it says, and with which code it ends."""
 
 import os
+import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from pgqrs.db import migrations
 
 
-def pgqrs_command(*arguments, **environment):
+def pgqrs_command(*arguments, cwd=None, **environment):
     command = [sys.executable, "-m", "pgqrs.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, check=False)
+    env = {**os.environ, **environment}
+    return subprocess.run(command, capture_output=True, text=True, env=env, cwd=cwd, check=False)
 
 
 def test_install_says_where_it_installed(config):
@@ -31,6 +35,33 @@ def test_looking_at_a_file_that_is_not_there_does_not_make_it(tmp_path, verb):
     assert done.returncode == 9
     assert "there is no file" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("slashes", ["///", "////"])
+def test_a_file_in_a_folder_that_is_not_there_is_made_by_the_command_that_is_named(tmp_path, slashes):
+    """The finding: it named `pgqrs install`, which then asked for the folder."""
+    file = Path("no such/dir/x.db") if slashes == "///" else tmp_path / "no such/dir/x.db"
+    given = {"PGQRS_DSN": f"sqlite:///{file}", "cwd": tmp_path}
+    missing = pgqrs_command("run", "list", **given)
+    named = re.search(r"make both with `mkdir -p -- (.*) && pgqrs install`", missing.stderr)
+    [folder] = shlex.split(named.group(1))
+    (tmp_path / folder).mkdir(parents=True)
+    installed = pgqrs_command("install", **given)
+    listed = pgqrs_command("run", "list", **given)
+
+    assert missing.returncode == 9
+    assert ("four slashes begin an absolute path" in missing.stderr) == (slashes == "///")
+    assert (installed.returncode, listed.returncode) == (0, 0), (installed, listed)
+
+
+@pytest.mark.backends("postgres")
+def test_a_missing_database_is_made_by_the_command_that_is_named(config):
+    dsn = re.sub(r"/[^/?]*(?=$|\?)", "/no_such_shop", config.dsn)
+    done = pgqrs_command("install", PGQRS_DSN=dsn)
+
+    assert done.returncode == 9
+    assert "create it on that server with `createdb no_such_shop`, or correct the DSN" in done.stderr
+    assert "config show" not in done.stderr
 
 
 @pytest.mark.backends("postgres")

@@ -105,7 +105,7 @@ async def test_a_password_is_never_shown(dsn):
 @pytest.mark.parametrize(
     ("dsn", "hint"),
     [
-        ("tasks.db", "did you mean sqlite:///tasks.db"),
+        ("tasks.db", r"^the DSN 'tasks\.db' names a file and no database; did you mean sqlite:///tasks\.db\?$"),
         ("postgresql+asyncpg://localhost/db", "postgresql://"),
         (5, "a DSN is text"),
         ("sqlite:///x.db?mode=ro", "options .* are not known; use sqlite:///file.db"),

@@ -111,6 +111,6 @@ def way_out(error: errors.PgqrsError) -> str | None:  # noqa: PLR0911 - an error
             return command("run get", error.run_id)
         case errors.NoActiveWorker():
             return command("worker run YOUR_APP")
-        case errors.ConnectionFailed() if "pgqrs install" not in str(error):
+        case errors.ConnectionFailed() if "pgqrs install" not in str(error) and "createdb" not in str(error):
             return command("config show")
     return None

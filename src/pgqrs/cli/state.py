@@ -18,6 +18,7 @@ import typer
 
 from pgqrs.cli.project import project
 from pgqrs.errors import ConfigError, ConnectionFailed
+from pgqrs.shell import quoted
 
 if TYPE_CHECKING:
     from pgqrs.api.admin import Admin
@@ -189,13 +190,26 @@ def with_store(work: Callable[[Store], Coroutine[Any, Any, Any]], *, creates: bo
     _say_which(config)
     if not creates and config.backend != "postgres" and not Path(config.path).exists():
         # Connecting would make it, and then all would be well with an empty file.
-        raise ConnectionFailed(f"there is no file {config.path!r}; make it with `pgqrs install`")
+        raise _no_file(Path(config.path))
 
     async def call() -> Any:
         async with connect_with(config) as store:
             return await work(store)
 
     return asyncio.run(call())
+
+
+def _no_file(path: Path) -> ConnectionFailed:
+    """Names the command that makes it, with the folder where that is missing, too."""
+    folder = path.parent
+    if folder.is_dir():
+        return ConnectionFailed(f"there is no file {str(path)!r}; make it with `pgqrs install`")
+    # sqlite:///data/x.db is a path below the current folder, and often meant to begin at the root.
+    below = "" if folder.is_absolute() else f" in {str(Path.cwd())!r} (four slashes begin an absolute path)"
+    return ConnectionFailed(
+        f"there is no file {str(path)!r}, as there is no folder {str(folder)!r}{below}; "
+        f"make both with `mkdir -p -- {quoted(folder)} && pgqrs install`"
+    )
 
 
 def _say_which(config: Config) -> None:

@@ -136,7 +136,8 @@ class Executor:
             if is_at_rest:
                 return Outcome(*execution.resting.yielding()), None
             error = PermanentError(
-                "the handler swallowed its suspension (an `except BaseException` or a bare `except` around a wait?)"
+                "the handler swallowed its suspension: an `except BaseException` or a bare `except` around a wait "
+                "caught the exception that ends the pass; catch Exception, or raise it again"
             )
         if error is None:
             return Outcome(Ending(RunStatus.SUCCESS, output=text)), None

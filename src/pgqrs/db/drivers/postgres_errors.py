@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import asyncpg
@@ -10,6 +11,7 @@ from pgqrs.config import Config
 from pgqrs.db.database import IntegrityViolation
 from pgqrs.dsn import without_secrets
 from pgqrs.errors import ConnectionFailed, PgqrsError, SchemaNotInstalled
+from pgqrs.shell import quoted
 
 # The server said that the transaction is undone: running it again is always safe.
 UNDONE = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
@@ -96,6 +98,8 @@ def unreachable(config: Config, error: BaseException, *, ambiguous: bool = False
         text = type(error).__name__ + ": the DSN cannot be understood"
     if isinstance(error, ConnectionRefusedError):
         text += "; is PostgreSQL running there?"
+    if isinstance(error, asyncpg.InvalidCatalogNameError):
+        text += f"; {_create(error, config)}"
     return ConnectionFailed(f"cannot use {config.safe_dsn}: {text}", ambiguous=ambiguous)
 
 
@@ -109,6 +113,14 @@ def shown(error: BaseException, config: Config) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def _create(error: asyncpg.PostgresError, config: Config) -> str:
+    # The server quotes the name; in another language than English, with other quotes.
+    found = re.search(r'"([^"]+)"', said(error, config))
+    return (
+        f"create it on that server with `createdb {quoted(found.group(1)) if found else 'NAME'}`, or correct the DSN"
+    )
+
+
 def _is_closed(error: asyncpg.InterfaceError) -> bool:
     """asyncpg tells a closed connection and a wrong argument by the same class."""
     text = str(error)
@@ -120,5 +132,7 @@ def _refusal(error: asyncpg.PostgresError, config: Config) -> PgqrsError | async
     if isinstance(error, asyncpg.UndefinedTableError | asyncpg.UndefinedColumnError | asyncpg.InvalidSchemaNameError):
         return SchemaNotInstalled(f"{error}; look at schema {config.schema!r} with `pgqrs schema verify`")
     if isinstance(error, ACTED_ON):
-        return ConnectionFailed(f"{config.safe_dsn} refused: {said(error, config)}; nothing of this call was written")
+        text = f"{config.safe_dsn} refused: {said(error, config)}; nothing of this call was written"
+        is_missing = isinstance(error, asyncpg.InvalidCatalogNameError)
+        return ConnectionFailed(f"{text}; {_create(error, config)}" if is_missing else text)
     return error
