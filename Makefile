@@ -23,7 +23,7 @@ INSTALL_OURS = $(INSTALL) --no-deps --no-build-isolation --editable .
 # The package's former name, which an older checkout has installed here (decision 30). Quiet when there is none.
 REMOVE_FORMER = $(UNINSTALL) pgqrs 2>/dev/null
 
-.PHONY: help setup demo check test fuzz conform slow-clients audit-parsers requirements docs docs-pages stubs bench bench-peers bench-report proof soak long pgbouncer clean
+.PHONY: help setup demo check quick test test-all fuzz conform slow-clients audit-parsers requirements docs docs-pages stubs bench bench-peers bench-report proof soak long pgbouncer clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -59,7 +59,13 @@ check: $(VENV)/.dev ## ruff, mypy strict, pyright, import layers
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 
-test: $(VENV)/.dev ## the whole suite on SQLite, PostgreSQL (started here) and Turso
+quick: $(VENV)/.dev ## units and behaviour on SQLite, for the inner loop: about a minute
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q --on sqlite tests/unit tests/behaviour $(ARGS)
+
+test-all: override ARGS += --turso=all
+test-all: test ## as test, and all of it on Turso too: what CI runs
+
+test: $(VENV)/.dev ## the whole suite on SQLite and PostgreSQL (started here), and the store's tests on Turso
 	@command -v chromium >/dev/null || { echo "installing chromium for the dashboard's tests"; apt-get install -y -qq chromium >/dev/null; } || echo "no chromium: the tests in tests/browser are skipped (they fail in CI)"
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 

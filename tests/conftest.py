@@ -28,6 +28,20 @@ GUARDED = bool(os.environ.get("PGQRS_TEST_GUARDS"))
 _running = pytest.StashKey[ExitStack]()
 
 
+# On Turso each time: what asks the database something that no other test asks. What is above the store (handlers, pages,
+# commands) does the same there as on SQLite, whose driver class Turso shares, and is run with `--turso=all`, as in CI.
+ON_TURSO = ("db", "properties")
+STORE = """
+    changes children dead_letters deleting enqueue healing history leases metrics outbox promote queues restarting
+    retention retrying_children schedules search transactions workflows
+"""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--on", default=",".join(BACKENDS), help="the databases to test, with commas")
+    parser.addoption("--turso", default="some", choices=("some", "all"), help="what to run on Turso")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """The controller starts what the workers share; they find it in their environment."""
     if hasattr(config, "workerinput"):
@@ -55,9 +69,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         chosen = set(BACKENDS)
         if marker := metafunc.definition.get_closest_marker("backends"):
             chosen &= set(marker.args)
+        options = metafunc.config.option
+        chosen &= set(options.on.split(","))
         if metafunc.definition.get_closest_marker("several_processes"):
             chosen.discard("turso")
+        if options.turso == "some" and not _is_of_the_store(metafunc.definition.path):
+            chosen.discard("turso")
         metafunc.parametrize("backend", [b for b in BACKENDS if b in chosen], indirect=True)
+
+
+def _is_of_the_store(file: Path) -> bool:
+    return file.parent.name in ON_TURSO or file.stem.removeprefix("test_") in STORE.split()
 
 
 @pytest.fixture
