@@ -93,17 +93,21 @@ def backend(request: pytest.FixtureRequest) -> str:
 def _forget_handlers(request: pytest.FixtureRequest) -> Iterator[None]:
     """What one test decorates or serves tells nothing about another's workflow of the same name."""
     known = dict(_known)
-    # Nor what modules of other folders decorated when they were imported.
+    # Nor what other tests, and modules of other folders, decorated when they were imported.
     _known.clear()
-    _known.update({name: each for name, each in known.items() if _folder(each.function) == request.path.parent})
+    _known.update({name: each for name, each in known.items() if _is_of(request.path, _file(each.function))})
     yield
     served.clear()
     _known.clear()
     _known.update(known)
 
 
-def _folder(function: Callable[..., object]) -> Path:
-    return Path(inspect.unwrap(function).__code__.co_filename).parent
+def _is_of(test: Path, file: Path) -> bool:
+    return file == test or (file.parent == test.parent and not file.name.startswith("test_"))
+
+
+def _file(function: Callable[..., object]) -> Path:
+    return Path(inspect.unwrap(function).__code__.co_filename)
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Children: their parent sleeps until the last of them has ended."""
 
+import pytest
+
 import pgqrs
 
 
@@ -37,3 +39,21 @@ async def test_a_child_knows_its_parent(store):
 
     assert child.parent_run_id == run_id
     await worker.close()
+
+
+@pytest.mark.parametrize("verb", ["map", "spawn"])
+async def test_children_are_checked_before_any_worker_has_served_them(store, verb):
+    """The finding: in a direct call the children that fit were made, and so was the one that could not run."""
+
+    @pgqrs.workflow(name="doubled")
+    async def doubled(n: int) -> int:
+        return 2 * n
+
+    @pgqrs.workflow(name="doubling")
+    async def doubling(ctx) -> None:
+        await (ctx.map(doubled, [1, "two"]) if verb == "map" else ctx.spawn("doubled", "two"))
+
+    with pytest.raises(pgqrs.InvalidArguments, match="workflow 'doubled': 'n' must be an int, got 'two'"):
+        await doubling.run(store=store)
+
+    assert await doubled.runs(store) == []

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from pgqrs.db.tables.workflows import Workflow
 from pgqrs.engine.binding import Signature, Storable, input_text, storable
+from pgqrs.engine.registry import decorated
 from pgqrs.engine.schemas import stored_signature
 from pgqrs.errors import PgqrsError, SerializationError
 
@@ -38,8 +39,11 @@ def storable_inputs(inputs: Sequence[Any], *, max_bytes: int) -> list[Storable]:
 
 
 def bound_inputs(found: Workflow, values: Sequence[Storable]) -> list[str]:
-    """Return what is stored for each value, or raise InvalidArguments."""
-    signature = stored_signature(found.name, found.input_schema)
+    """Return what is stored for each value, or raise InvalidArguments.
+
+    Before a worker has served the workflow, its parameters are known where this process has decorated it.
+    """
+    signature = stored_signature(found.name, found.input_schema) or decorated.get(found.name)
     return each_checked(lambda value: input_text(signature, value), values, many=len(values) > 1)
 
 
