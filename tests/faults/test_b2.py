@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import dataclasses
 import itertools
 import logging
 import threading
@@ -18,6 +19,7 @@ from pgqrs.db.tables.messages import Source
 from pgqrs.db.triggering import NewRuns
 from pgqrs.db.writes import StepRecord
 from pgqrs.engine.heartbeat import Heartbeat
+from pgqrs.engine.lag import LoopWatch
 from pgqrs.types import StepStatus
 from rig import forks
 
@@ -120,6 +122,39 @@ async def test_a_worker_that_drains_names_who_blocks_the_event_loop_too(config, 
 
     assert waited == [True]
     assert warned.lines[0].startswith(f"the handler of run {run_id}")
+
+
+@dataclasses.dataclass
+class Slow:
+    """An argument that takes so long to be made that the event loop is looked at twice meanwhile."""
+
+    number: int
+
+    def __post_init__(self):
+        watch = LoopWatch()
+        looking = threading.Thread(target=lambda: (watch.look(), watch.look()))
+        looking.start()
+        looking.join()
+
+
+@pytest.mark.backends("sqlite")
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_only_an_async_handler_is_named_for_a_blocked_event_loop(worked, told, kind):
+    """The finding: a plain handler was advised to be a plain function. It runs in a thread and blocks no loop."""
+    warned = told("has blocked the event loop")
+
+    async def handler(ctx, slow: Slow):
+        return slow.number
+
+    def plain_handler(ctx, slow: Slow):
+        return slow.number
+
+    run = await worked(handler if kind == "async" else plain_handler, {"number": 7})
+
+    assert run.status == "SUCCESS"
+    assert [line.startswith(f"the handler of run {run.run_id}") for line in warned.lines] == [True] * (
+        kind == "async"
+    )
 
 
 class Beats:

@@ -58,12 +58,18 @@ class LoopWatch:
 
 
 def _named(frame: FrameType | None) -> str | None:
-    """The step, or else the handler, that this thread is in."""
+    """The step, or else the handler, that this thread is in.
+
+    Only async ones: a plain one runs in a thread of its own, and what goes on here for it is the engine's work.
+    """
     while frame is not None:
         # Only there: the locals of users' functions are none of our business.
         if frame.f_code.co_name == "_body" and isinstance(call := frame.f_locals.get("call"), StepCall):
-            return f"step {call.place.step_id!r} of run {frame.f_locals['execution'].claim.run_id}"
+            shape = frame.f_locals.get("shape")
+            is_async = shape is None or shape.is_async
+            who = f"step {call.place.step_id!r} of run {frame.f_locals['execution'].claim.run_id}"
+            return who if is_async else None
         if frame.f_code.co_name == "_run" and (execution := frame.f_locals.get("execution")) is not None:
-            return f"the handler of run {execution.claim.run_id}"
+            return f"the handler of run {execution.claim.run_id}" if execution.handler.is_async else None
         frame = frame.f_back
     return None
