@@ -372,9 +372,8 @@ MUTANTS = (
         (
             Edit(
                 "engine/children.py",
-                "    if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):\n"
-                "        return _known(",
-                "    if recorded is not None and recorded.status is StepStatus.PAUSED:\n        return _known(",
+                "    if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):\n",
+                "    if recorded is not None and recorded.status is StepStatus.PAUSED:\n",
             ),
         ),
         ("tests/faults/test_written_together.py::test_a_worker_that_dies_after_it_started_a_child_has_started_one",),

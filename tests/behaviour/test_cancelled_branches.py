@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+import pgqrs
 from pgqrs import faults
 
 
@@ -215,3 +216,147 @@ async def test_a_retry_runs_again_what_failed_in_a_cancelled_branch(passes):
 
     assert (seen.run.status, seen.run.attempt) == ("SUCCESS", 2)
     assert sorted(calls) == ["flight", "flight", "hotel", "hotel"]
+
+
+async def worked(store, clock, handlers, hold, times=1):
+    """Three rounds of work, a minute apart, in which each handler is served so many times; gives the run of `flow`."""
+    for name in handlers:
+        await store.create_workflow(name)
+    run_id = await pgqrs.workflow("flow").trigger().execute(store)
+    workers = [await pgqrs.consumer(name, 0, name).handler(each).create(store) for name, each in handlers.items()]
+    with faults.injected(hold):
+        for _ in range(3):
+            for worker in workers * times:
+                await worker.run_until_idle()
+            clock.advance(61)
+    for worker in workers:
+        await worker.close()
+    return await pgqrs.workflow("flow").get_run(run_id, store)
+
+
+async def test_a_child_of_a_cancelled_branch_does_not_keep_the_run_from_waking(store, clock):
+    asked, told, passes = asyncio.Event(), asyncio.Event(), []
+
+    async def boom():
+        await asked.wait()
+        raise ValueError
+
+    async def flow(ctx):
+        passes.append(1)
+
+        async def spawner():
+            await ctx.step("a", str, 1)
+            await ctx.spawn("slow")
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(ctx.step("boom", boom))
+                group.create_task(spawner())
+        except* ValueError:
+            told.set()
+        child = await ctx.spawn("quick")
+        await ctx.sleep(60)
+        return await child.result()
+
+    async def slow(ctx):
+        await ctx.pause("never")
+
+    async def quick(ctx):
+        await ctx.sleep(100)
+        return 7
+
+    def hold(point):
+        if point != ("before", "workflows.get") or not passes or told.is_set():
+            return None
+        asked.set()
+        return told.wait()
+
+    run = await worked(store, clock, {"flow": flow, "slow": slow, "quick": quick}, hold, times=2)
+
+    assert run.status == "SUCCESS"
+
+
+async def test_a_map_with_a_limit_is_cancelled_at_the_same_place_in_a_replay(store, clock):
+    looking, told, noted = asyncio.Event(), asyncio.Event(), []
+
+    async def boom():
+        await looking.wait()
+        raise ValueError
+
+    async def flow(ctx):
+        noted.append([])
+
+        async def mapper():
+            try:
+                await ctx.map("quick", [1, 2, 3], limit=1)
+            except asyncio.CancelledError:
+                noted[-1].append(await ctx.step("undo", str, "undone"))
+                raise
+
+        async def failing():
+            await ctx.sleep(10)
+            await ctx.step("boom", boom)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(mapper())
+                group.create_task(failing())
+        except* ValueError:
+            told.set()
+        await ctx.sleep(60)
+
+    async def quick(ctx, n):
+        return n
+
+    def hold(point):
+        if point != ("before", "runs.several") or len(noted) != 2 or told.is_set():
+            return None
+        looking.set()
+        return told.wait()
+
+    run = await worked(store, clock, {"flow": flow, "quick": quick}, hold)
+
+    assert (run.status, run.waiting_for) == ("SUCCESS", None)
+    assert noted == [[], ["undone"], ["undone"]]
+
+
+async def test_a_branch_hears_of_its_cancellation_at_once_while_places_are_lost(passes):
+    asked, failed, told = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def handler(ctx, note):
+        never, undo = asyncio.Event(), []
+
+        async def flaky():
+            failed.set()
+            raise KeyError("flaky")
+
+        async def boom():
+            await asked.wait()
+            raise ValueError
+
+        works = {"first": ctx.step("flaky", flaky), "second": never.wait()}
+        tasks = [asyncio.create_task(noted_in(undo, *each)) for each in works.items()]
+        await ctx.step("other", failed.wait)
+        if tasks[0].done():
+            await tasks[0]
+        try:
+            await ctx.step("boom", boom)
+        except ValueError:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        told.set()
+        note(undo)
+        await ctx.sleep(60)
+
+    def hold(point):
+        if point != ("before", "claims.lose_places") or asked.is_set():
+            return None
+        asked.set()
+        return told.wait()
+
+    async with asyncio.timeout(30):
+        with faults.injected(hold):
+            seen = await passes(handler, times=3, max_attempts=3)
+    assert asked.is_set()
+    assert seen.passes == [[], [["first", "second"]], [["first", "second"]]]

@@ -461,3 +461,36 @@ async def test_an_answer_of_another_type_is_not_overtaken_while_it_is_refused(pa
     assert seen.run.status == "SUCCESS"
     assert "refused" in seen.passes[1]
     assert seen.passes[1] == seen.passes[2]
+
+
+async def test_as_completed_begins_coroutines_in_the_order_of_its_list(passes):
+    async def handler(ctx, note):
+        items = list("abcdefgh")
+
+        async def work():
+            item = items.pop(0)
+            note((item, await ctx.step("work", str, item)))
+
+        for each in asyncio.as_completed([work() for _ in range(8)]):
+            await each
+        await ctx.sleep(60)
+
+    for _ in range(3):
+        seen = await passes(handler)
+        assert all(asked == got for each in seen.passes for asked, got in each)
+
+
+async def test_waits_in_as_completed_do_not_move_the_numbers_of_later_branches(passes, store):
+    async def handler(ctx, note):
+        async def work(name):
+            await ctx.step(name, str, name)
+
+        for each in asyncio.as_completed([work("a"), ctx.sleep(1), ctx.sleep(1), work("b"), ctx.sleep(2)]):
+            await each
+        await asyncio.gather(work("c"), work("d"))
+        await ctx.sleep(60)
+
+    for _ in range(4):
+        seen = await passes(handler, times=4)
+        steps = [each.step_id for each in await pgqrs.workflow("flow").steps(seen.run.run_id, store)]
+        assert len([each for each in steps if each.startswith("c@")]) == 1

@@ -484,6 +484,9 @@ async def walked(made, *answers):
         async def gather(self, branches, _node):
             return await asyncio.gather(*(branch() for branch in branches), return_exceptions=True)
 
+        def is_leaving(self):
+            return False
+
     log = Pass()
     with contextlib.suppress(asyncio.CancelledError):
         await Walk(made, Verbs(), log, "").run()

@@ -46,11 +46,13 @@ AUDITED = {
 # Files whose patterns see nothing that comes from outside.
 OURS = {
     "_classes.py": "a message of msgspec about the type, its path last",
+    "api/arguments.py": "the name of a class that a program decorates",
     "api/dispatcher.py": "event types that a program names when it makes its dispatcher",
     "cli/completion.py": "our own commands",
     "cli/explain.py": "the code of an error that a person types, one character at a time",
     "cli/reference.py": "our own help",
     "db/database.py": "the beginning of a handler's own SQL",
+    "db/drivers/postgres_errors.py": "what PostgreSQL says of a database that is missing",
     "db/invariants.py": "our own SQL",
     "db/migrations/__init__.py": "our own SQL",
     "db/queries.py": "our own SQL",

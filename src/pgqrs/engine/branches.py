@@ -13,7 +13,7 @@ import itertools
 import math
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from types import CoroutineType, FrameType
+from types import FrameType
 from typing import Any, NamedTuple
 
 from pgqrs.db.history import Emission
@@ -71,8 +71,8 @@ class Branch:
         self.counts: dict[str, int] = {}
         self.ordinal = 0
         self.children = 0
-        # The coroutines that `asyncio.as_completed` makes branches of, and the number before theirs.
-        self._batch: tuple[Sequence[Any], int, set[int]] | None = None
+        # Tasks of coroutines that `asyncio.as_completed` has not asked for yet, by the coroutines' ids.
+        self.made: dict[int, asyncio.Future[Any]] = {}
         # True when chance has numbered it: see `_order_in_as_completed`.
         self.is_unordered = False
         # Has it ever asked the context for something; is it waiting for something that may take days.
@@ -93,29 +93,17 @@ class Branch:
         self.salt: int = next(_SALTS) if parent is None else parent.salt
         live[self] = stirring[self] = None
 
-    def child(self, coro: object = None) -> Branch:
-        order = _order_in_as_completed(coro)
-        if order:
-            number = self._number_in(order, coro)
-        else:
-            number = self.children = self.children + 1
+    def child(self, *, is_unordered: bool = False) -> Branch:
+        is_unordered = is_unordered or self.is_unordered
+        if not is_unordered:
+            self.children += 1
+        # One that chance would number asks for nothing, and must not move the numbers of the others.
+        number = 0 if is_unordered else self.children
         path = f"{self.path}.{number}" if self.path else str(number)
         made = Branch(path, self._live, self, self._changed, self._stirring)
         made.number = number
-        made.is_unordered = order == ()
+        made.is_unordered = is_unordered
         return made
-
-    def _number_in(self, order: Sequence[Any], coro: object) -> int:
-        """By its place in what `as_completed` was given: it makes the branches of them in the order of a set."""
-        if self._batch is None or self._batch[0] is not order:
-            self._batch = order, self.children, {id(each) for each in order if isinstance(each, CoroutineType)}
-            self.children += len(order)
-        _, before, left = self._batch
-        left.discard(id(coro))
-        if not left:
-            # The same list may be given again, with other coroutines in it.
-            self._batch = None
-        return before + 1 + next(number for number, each in enumerate(order) if each is coro)
 
     def run_in(self, task: asyncio.Future[Any] | None) -> None:
         """It is executed by this task."""
@@ -161,7 +149,13 @@ class Branch:
 
     def place_unordered(self, name: str) -> str:
         self.engaged = True
-        count = self.counts[name] = self.counts.get(name, 0) + 1
+        step_id = self.next_id(name)
+        self.counts[name] = self.counts.get(name, 0) + 1
+        return step_id
+
+    def next_id(self, name: str) -> str:
+        """The id that the next step of that name will have."""
+        count = self.counts.get(name, 0) + 1
         if not self.path:
             return name if count == 1 else f"{name}#{count}"
         return f"{name}@{self.path}" if count == 1 else f"{name}@{self.path}#{count}"
@@ -255,42 +249,67 @@ def _is_deadline(frame: FrameType) -> bool:
     return bool(getattr(scope, "deadline", math.inf) < math.inf)
 
 
-def install_task_factory(loop: asyncio.AbstractEventLoop) -> None:
-    """Idempotent. A factory that is there already goes on making the tasks."""
-    inner = loop.get_task_factory()
-    if getattr(inner, "__pgqrs__", False):
-        return
+class _TaskFactory:
+    """Makes the tasks of an event loop: one that begins in a branch is a branch of it."""
 
-    def factory(
-        loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **options: Any
+    __pgqrs__ = True
+
+    def __init__(self, inner: Callable[..., asyncio.Future[Any]] | None) -> None:
+        # One that was there before goes on making the tasks.
+        self._inner = inner
+
+    def __call__(
+        self, loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **options: Any
     ) -> asyncio.Future[Any]:
         context = options.pop("context", None)
         parent = current_branch.get() if context is None else context.get(current_branch)
         if type(coro).__name__ == "async_generator_athrow":
             # The garbage collector closes a generator of some other run, at any moment: it is no branch of this one.
-            parent = None
             context = contextvars.copy_context() if context is None else context.copy()
             context.run(is_left_generator.set, True)  # noqa: FBT003 - a variable's value
-        child: Branch | None = None
-        if parent is not None:
-            child = parent.child(coro)
+            return self._task(loop, coro, None, context, options)
+        order = None if parent is None else _order_in_as_completed(coro)
+        if parent is None or not order or context is not None:
+            child = None if parent is None else parent.child(is_unordered=order == ())
+            return self._task(loop, coro, child, context, options)
+        if id(coro) not in parent.made:
+            # It asks for them in the order of a set: all of them begin here, in the order of its list.
+            for each in order:
+                if asyncio.iscoroutine(each) and id(each) not in parent.made:
+                    parent.made[id(each)] = self._task(loop, each, parent.child(), None, options)
+        return parent.made.pop(id(coro))
+
+    def _task(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        coro: Coroutine[Any, Any, Any],
+        child: Branch | None,
+        context: contextvars.Context | None,
+        options: dict[str, Any],
+    ) -> asyncio.Future[Any]:
+        """A task of this branch; of none, it may still come to execute a handler."""
+        if child is not None:
             context = contextvars.copy_context() if context is None else context.copy()
             context.run(current_branch.set, child)
             if (error := handled_here()) is not None:
                 context.run(handled_error.set, error)
-        if context is not None:
-            options["context"] = context
-        # Every task, as each may come to execute a handler.
-        task: asyncio.Future[Any] = (
-            BranchTask(coro, of=child, loop=loop, **options) if inner is None else inner(loop, coro, **options)
-        )
+        given = options if context is None else {**options, "context": context}
+        task: asyncio.Future[Any]
+        if self._inner is None:
+            task = BranchTask(coro, of=child, loop=loop, **given)
+        else:
+            task = self._inner(loop, coro, **given)
         if child is not None:
             child.run_in(task)
             task.add_done_callback(child.end)
         return task
 
-    factory.__pgqrs__ = True  # type: ignore[attr-defined]
-    loop.set_task_factory(factory)  # type: ignore[arg-type]
+
+def install_task_factory(loop: asyncio.AbstractEventLoop) -> None:
+    """Idempotent."""
+    inner = loop.get_task_factory()
+    if not getattr(inner, "__pgqrs__", False):
+        loop.set_task_factory(_TaskFactory(inner))  # type: ignore[arg-type]
 
 
 def outside(coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:

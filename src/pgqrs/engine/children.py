@@ -41,6 +41,9 @@ async def spawn(execution: Execution, place: Place, workflow: str, inputs: list[
     """One child for each input, and the step that remembers them, in one transaction."""
     recorded = execution.recorded(place)
     if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):
+        if recorded.status is StepStatus.SUCCESS:
+            # Before its turn: the children of a branch that is cancelled until then are open all the same.
+            execution.open_children.update(decode(recorded.output or "[]"))
         return _known(execution, decode(await replayed_text(execution, place) or "[]"))
     values = storable_inputs(inputs, max_bytes=execution.config.max_payload_bytes)
     await execution.leave_behind()

@@ -246,7 +246,12 @@ class Execution:
         branch = current_branch.get()
         left = [] if branch is None else self.places.leave_behind(branch)
         if left:
-            await self.ask(lambda _again: outside(claims.lose_places(self.db, self._fence, left)))
+            # Apart, as every verb: a branch that is cancelled meanwhile hears of it at once.
+            self.begin()
+            losing = self.ask(lambda _again: claims.lose_places(self.db, self._fence, left))
+            body = self.begun(outside(losing))
+            await told(self.arrivals, body, lambda: None)
+            body.result()
 
     def is_replaying(self) -> bool:
         """True while the branch that asks is at a place that an earlier pass went beyond.
@@ -487,8 +492,9 @@ class Execution:
             NonDeterminism(
                 f"run {self.claim.run_id} {what}: its code has changed since, or does not do the same in every pass "
                 "(time, chance, sets, globals, the order in which steps end). If it has changed, deploy the code "
-                "that the run began with. If not, find the cause with `pgqrs lint` or "
-                "pgqrs.testing.assert_deterministic, fix it and reset the run"
+                f"that the run began with, then `pgqrs run resume {self.claim.run_id}`. If not, find the cause with "
+                "`pgqrs lint` or pgqrs.testing.assert_deterministic, fix it, then "
+                f"`pgqrs run reset {self.claim.run_id}`"
             )
         )
 

@@ -57,9 +57,16 @@ async def _ended(execution: Execution, running: dict[int, Waiter], *, is_any: bo
     """Those that have ended; waits for one, or for all when no other is to begin."""
     answers = {number: await waiter.replayed() for number, waiter in running.items()}
     ended = {number: answer for number, answer in answers.items() if answer is not None}
+    began = execution.claim.steps.get(execution.branch().next_id("spawn")) if is_any else None
+    if began is not None and began.sequence is not None:
+        # An earlier pass began the next ones when it had got these, and no others.
+        sequences = {number: execution.claim.steps[running[number].place.step_id].sequence or 0 for number in ended}
+        earlier = {number: answer for number, answer in ended.items() if sequences[number] < began.sequence}
+        if earlier:
+            return await _in_turn(execution, running, earlier)
     rest = {number: waiter for number, waiter in running.items() if number not in ended}
     if not rest:
-        return ended
+        return await _in_turn(execution, running, ended)
     await execution.leave_behind()
     execution.begin()
     waits: list[Wait] = []
@@ -71,6 +78,12 @@ async def _ended(execution: Execution, running: dict[int, Waiter], *, is_any: bo
             ended[number] = looked
     if waits and not (is_any and ended):
         await execution.resting.wait(*waits)
+    return await _in_turn(execution, running, ended)
+
+
+async def _in_turn(execution: Execution, running: dict[int, Waiter], ended: dict[int, Answer]) -> dict[int, Answer]:
+    """The next ones begin when it is the turn of these: a branch that is cancelled before that begins none."""
+    await execution.turn(*(running[number].place.step_id for number in ended))
     return ended
 
 
