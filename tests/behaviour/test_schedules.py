@@ -142,6 +142,12 @@ async def test_what_cannot_be_right_is_refused_before_anything_is_written(schedu
     assert await schedules.list() == []
 
 
+@pytest.mark.parametrize("name", ["\ud800", "a\0b", "", "x" * 300])
+async def test_a_workflow_of_an_impossible_name_is_refused_before_the_database_is_asked(schedules, name):
+    with pytest.raises(pgqrs.ConfigError, match="workflow name"):
+        await schedules.create("daily", name, cron="@daily")
+
+
 async def test_an_unknown_workflow_or_schedule_is_named(schedules):
     with pytest.raises(pgqrs.WorkflowNotFound, match="did you mean 'flow'"):
         await schedules.create("s", "flwo", every=60)

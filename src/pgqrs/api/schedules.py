@@ -122,7 +122,8 @@ class Schedules:
         name = getattr(workflow, "name", workflow)
         if code is not None or not isinstance(name, str):
             return code
-        return stored_signature(name, await workflows.input_schema(await self._store.ready(), name))
+        known = await workflows.input_schema(await self._store.ready(), checked_name("workflow", name))
+        return stored_signature(name, known)
 
     async def get(self, name: str) -> Schedule:
         schedule, _ = await table.get(await self._store.ready(), _named(name))
