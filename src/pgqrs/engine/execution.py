@@ -51,6 +51,7 @@ from pgqrs.errors import (
     PermanentError,
     PgqrsError,
 )
+from pgqrs.shell import command
 from pgqrs.types import StepStatus
 
 T = TypeVar("T")
@@ -488,13 +489,13 @@ class Execution:
 
     def diverged(self, what: str) -> Halt:
         """The code and the record do not fit: the run is parked, and the handler's `except` does not hear of it."""
+        run_id = self.claim.run_id
         return self.halt(
             NonDeterminism(
-                f"run {self.claim.run_id} {what}: its code has changed since, or does not do the same in every pass "
+                f"run {run_id} {what}: its code has changed since, or does not do the same in every pass "
                 "(time, chance, sets, globals, the order in which steps end). If it has changed, deploy the code "
-                f"that the run began with, then `pgqrs run resume {self.claim.run_id}`. If not, find the cause with "
-                "`pgqrs lint` or pgqrs.testing.assert_deterministic, fix it, then "
-                f"`pgqrs run reset {self.claim.run_id}`"
+                f"that the run began with, then `{command('run resume', run_id)}`. If not, find the cause with "
+                f"`pgqrs lint` or pgqrs.testing.assert_deterministic, fix it, then `{command('run reset', run_id)}`"
             )
         )
 
