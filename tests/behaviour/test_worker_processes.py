@@ -97,9 +97,8 @@ async def test_a_stopping_worker_hands_over_at_once_and_no_attempt_is_used(start
     run = await flow.get_run(run_id, live_store)
 
     print(f"{config.backend}: handed over in {statistics.median(seconds):.3f} s, at most {max(seconds):.3f} s")
-    # Behind a pooler there are no hints, and the other worker finds the run by polling. A process on a busy machine may
-    # stand still for longer than a second now and then: the chaos layer of the proof shows the slowest.
-    assert statistics.median(seconds) < (3 if os.environ.get("PGQRS_TEST_PGBOUNCER") else 1)
+    # Behind a pooler there are no hints, and the other worker finds the run by polling.
+    assert max(seconds) < (3 if os.environ.get("PGQRS_TEST_PGBOUNCER") else 1)
     assert (run.status, run.attempt) == ("RUNNING", 1)
     assert steps_begun(ledger) == {"one": 1, "two": 21}
     waiting.cancel()
