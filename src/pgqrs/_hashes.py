@@ -39,7 +39,7 @@ def check_for(as_type: Any, value: Any) -> None:
 def _check(hashed: Iterable[tuple[int | None, Any]]) -> None:
     found = [pair for pair in hashed if pair[0] is not None]
     for alike, count in Counter(number for number, _ in found).most_common(1):
-        # Told apart by their texts, whose hashes nobody can choose.
+        # Compared by their texts: Python salts the hashes of those, so a caller cannot choose them.
         if count > MOST_ALIKE and len({repr(key) for number, key in found if number == alike}) > MOST_ALIKE:
             raise SerializationError(f"more than {MOST_ALIKE:,} of its keys were chosen to hash alike")
 

@@ -279,7 +279,7 @@ class PayloadTooLarge(SerializationError):
 
 
 class LeaseLost(PgqrsError):
-    """Somebody else holds the message now, or it is gone; nothing was written."""
+    """Another consumer or worker has leased the message, or it is gone; nothing was written."""
 
     def __init__(self, message: str, *, message_id: int | None = None) -> None:
         super().__init__(message)

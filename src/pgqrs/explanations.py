@@ -150,7 +150,7 @@ _ERRORS: dict[str, tuple[str, str, str]] = {
         "Store it elsewhere and pass a reference; or raise PGQRS_MAX_PAYLOAD_BYTES.",
     ),
     "lease-lost": (
-        "Somebody else holds the message now, or it is gone; what was to be written was not.",
+        "Another consumer or worker has leased the message, or it is gone; nothing was written.",
         "The process stood still for longer than its lease, the database was away, or somebody cancelled the run.",
         "Nothing: whoever holds it goes on. If it happens often: a longer lease_seconds, or shorter steps.",
     ),
@@ -160,7 +160,7 @@ _ERRORS: dict[str, tuple[str, str, str]] = {
         "The dispatcher tries again by itself. `pgqrs outbox dead` shows what it gave up; `outbox replay`.",
     ),
     "non-determinism": (
-        "A replay asked for other steps than are on record. The run is parked and nothing of it is lost.",
+        "A replay asked for different steps than the recorded ones. The run is parked and nothing of it is lost.",
         "Its code has changed, or depends on the clock, chance, sets, globals or the order of completion.",
         (
             "Deploy the code it began with, then `pgqrs run resume ID`. If the code has not changed: fix what "
@@ -251,7 +251,7 @@ _CAUSES: dict[str, tuple[str, str, str]] = {
         "Deploy the code. After no_handler_grace_seconds the run ends in ERROR; `pgqrs run restart ID` then.",
     ),
     "parked": (
-        "Its code asks for other steps than are on record.",
+        "Its code asks for different steps than the recorded ones.",
         "The handler was changed while the run was under way, or is not deterministic.",
         (
             "Deploy the code that it began with, then `pgqrs run resume ID`. To restart it from scratch: "

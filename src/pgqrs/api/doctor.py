@@ -1,6 +1,6 @@
 """Is all well with a store? Each thing that is looked at gives findings: how it is, why that matters, what to do.
 
-this file           the package, the tables, and what is in them: work that nobody does, letters that nobody reads
+this file           the package, the tables, and what is in them: work without a worker, unread dead letters
 doctor_server.py    a PostgreSQL server
 doctor_file.py      the file of SQLite or Turso
 """

@@ -44,7 +44,7 @@ class OutboxAdmin:
         """Dead events (all, or those with the `event_id`s given) start anew; returns how many.
 
         They come after what their run has published meanwhile: order is kept among what is not dead. `on_progress` is
-        told how many more start anew.
+        called with how many more have been started again.
         """
         db = await self._store.ready()
         total = 0

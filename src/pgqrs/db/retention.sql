@@ -20,8 +20,8 @@ where what = :what
   and status = :status;
 
 -- name: _keep
--- A number that is no length of time (negative, infinite, not a number) keeps everything: it must neither delete what
--- somebody wanted to keep nor fail the other policies.
+-- A number that is no length of time (negative, infinite, not a number) keeps everything: it must neither delete rows
+-- that a policy was meant to keep nor fail the other policies.
 case when p.keep_seconds between 0 and 1e10 then p.keep_seconds else 1e10 end as keep_seconds
 
 -- name: list_policies

@@ -25,8 +25,9 @@ _ADVICE = "the code has changed since; give the new code another name, or record
 def replay(exported: Mapping[str, Any] | str | Path, workflow: Any) -> Any:
     """Runs the workflow's code against what `run.export()` gave, or a file with it; no step body runs.
 
-    Gives the result. Raises NonDeterminism when the code asks for other steps than are on record, AssertionError when
-    it ends in another way. Of a run that had not ended, the code must get as far as the record does.
+    Gives the result. Raises NonDeterminism when the code asks for different steps than the recorded ones, and
+    AssertionError when it ends in another way. Of a run that had not ended, the code must get as far as the record
+    does.
     """
     __tracebackhide__ = True
     history = _read(exported)
