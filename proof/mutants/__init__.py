@@ -1,6 +1,7 @@
 """Mutants: the library broken on purpose, one promise at a time; some test must notice each of them.
 
     mutant.py    what a mutant is, and a copy of the library that has it
+    source.py    the part of the library that a mutant changes, by its name
     fences.py leases.py steps.py errors.py lives.py writes.py      the mutants
     runner.py    tests on a copy, in a process of their own, and the verdict
     witness.py   a pytest plugin in that process

@@ -13,7 +13,11 @@ MUTANTS = (
     Mutant(
         "signals-are-errors",
         "a handler's `except Exception` never sees the engine's control flow",
-        (Edit("engine/signals.py", "class EngineSignal(BaseException):", "class EngineSignal(Exception):"),),
+        (
+            Edit(
+                "engine.signals:EngineSignal", "class EngineSignal(BaseException):", "class EngineSignal(Exception):"
+            ),
+        ),
         (f"{_ORDINARY}::test_changed_code_is_no_error_that_a_handler_can_catch",),
     ),
     Mutant(
@@ -21,12 +25,9 @@ MUTANTS = (
         "a step whose record cannot be written for a while has not failed",
         (
             Edit(
-                "engine/execution.py",
-                "        except Exception as error:  # noqa: BLE001 - none of it is the handler's\n"
-                "            await self.insisted(",
-                "        except Exception as error:  # noqa: BLE001 - none of it is the handler's\n"
-                "            raise\n"
-                "            await self.insisted(",
+                "engine.execution:Execution.record",
+                "await self.insisted(",
+                "raise\nawait self.insisted(",
             ),
         ),
         (f"{_ORDINARY}::test_an_outage_while_a_step_is_recorded_does_not_fail_the_step",),
@@ -36,10 +37,10 @@ MUTANTS = (
         "a handler catches the recorded error, also in its first pass",
         (
             Edit(
-                "engine/execution.py",
-                "        return self.failure_of(record, is_final=is_final, branch=branch)"
-                ".with_traceback(error.__traceback__)\n",
-                "        self.failure_of(record, is_final=is_final, branch=branch)\n        return error\n",
+                "engine.execution:Execution.fail",
+                "return self.failure_of(record, is_final=is_final, "
+                "branch=branch).with_traceback(error.__traceback__)\n",
+                "self.failure_of(record, is_final=is_final, branch=branch)\nreturn error\n",
             ),
         ),
         (f"{_SAME}::test_what_cannot_be_recorded_of_an_error_is_missing_in_the_first_pass_too",),
@@ -49,9 +50,9 @@ MUTANTS = (
         "an error that a transaction's function raised is recorded, and raised by every replay",
         (
             Edit(
-                "engine/transactions.py",
-                "    return Raise(await execution.fail(pending, failed, branch=branch))\n",
-                "    return Raise(failed)\n",
+                "engine.transactions:_attempt",
+                "return Raise(await execution.fail(pending, failed, branch=branch))\n",
+                "return Raise(failed)\n",
             ),
         ),
         (f"{_SAME}::test_the_error_of_a_transaction_is_caught_again_and_its_function_called_once",),
@@ -59,14 +60,14 @@ MUTANTS = (
     Mutant(
         "users-error-taken-for-the-connections-postgres",
         "an OSError of a transaction's function is the user's, and the function is called once",
-        (Edit("db/claims.py", "            raise WorkFailed(error) from error\n", "            raise\n"),),
+        (Edit("db.claims:_worked", "raise WorkFailed(error) from error\n", "raise\n"),),
         (f"{_TRANSACTIONS}::test_an_error_of_the_users_function_is_the_users",),
         on="postgres",
     ),
     Mutant(
         "finally-runs-when-handed-back",
         "a `finally` begins no step when its worker hands the run back",
-        (Edit("engine/execution.py", "        if self.handing_back:\n", "        if self._is_closed:\n"),),
+        (Edit("engine.execution:Execution.check_usable", "if self.handing_back:\n", "if self._is_closed:\n"),),
         (f"{_ENDING}::test_a_finally_begins_no_step_when_its_worker_is_stopped",),
     ),
     Mutant(
@@ -74,7 +75,7 @@ MUTANTS = (
         "a part that cannot be recorded ends the whole pass, however the rest of the handler waits",
         (
             Edit(
-                "engine/execution.py",
+                "engine.execution:Execution.halt",
                 "self._loop.call_soon(self._tell_handler, current_branch.get(), tuple(self._live))",
                 "pass",
             ),
@@ -84,7 +85,7 @@ MUTANTS = (
     Mutant(
         "progress-shown-again",
         "a replay does not show progress again",
-        (Edit("engine/progress.py", "        if execution.is_replaying():\n            return\n", ""),),
+        (Edit("engine.progress:Progress.show", "if execution.is_replaying():\n    return\n", ""),),
         (f"{_MISUSED}::test_progress_is_not_shown_again_by_a_replay",),
     ),
     Mutant(
@@ -92,7 +93,9 @@ MUTANTS = (
         "a wait inside the body of a step is refused",
         (
             Edit(
-                "engine/execution.py", "        if body is not None:\n", "        if body is not None and not name:\n"
+                "engine.execution:Execution.refuse_in_body",
+                "if body is not None:\n",
+                "if body is not None and not name:\n",
             ),
         ),
         (f"{_MISUSED}::test_a_verb_inside_the_body_of_a_step_is_refused_with_the_way_out",),
@@ -102,7 +105,7 @@ MUTANTS = (
         "what a handler did about a failure does not park the attempt that goes well",
         (
             Edit(
-                "engine/places.py",
+                "engine.places:Places._left_by",
                 "stale = [key for each in chain for key in self._behind(each)]",
                 "stale = [key for each in chain for key in self._behind(each) if not key]",
             ),
@@ -114,9 +117,9 @@ MUTANTS = (
         "a step that was called and not awaited ends the run in ERROR",
         (
             Edit(
-                "engine/execution.py",
-                "        if forgotten:\n            names",
-                "        if forgotten and not self.claim:\n            names",
+                "engine.execution:Execution.check_all_were_awaited",
+                "if forgotten:\n",
+                "if forgotten and not self.claim:\n",
             ),
         ),
         (f"{_MISUSED}::test_a_step_that_is_not_awaited_ends_the_run_in_error",),
@@ -126,7 +129,7 @@ MUTANTS = (
         "a run whose handler made up for its error is not retried",
         (
             Edit(
-                "engine/executor.py",
+                "engine.executor:Executor._decided",
                 "is_made_up_for = bool(compensated_by) and not isinstance(error, TransientError)",
                 "is_made_up_for = False",
             ),
@@ -136,7 +139,7 @@ MUTANTS = (
     Mutant(
         "compensated-in-tasks",
         "what a task does that was begun for an error is done about that error",
-        (Edit("engine/branches.py", "context.run(handled_error.set, error)", "pass"),),
+        (Edit("engine.branches:_TaskFactory._task", "context.run(handled_error.set, error)", "pass"),),
         (f"{_COMPENSATING}::test_what_was_made_up_for_is_not_tried_again",),
     ),
     Mutant(
@@ -144,11 +147,11 @@ MUTANTS = (
         "a step that has used up its own attempts is not run again by the run's",
         (
             Edit(
-                "engine/executor.py",
+                "engine.executor:Executor._decided",
                 "is_used_up = any(step.is_final for step in made_it_fail)",
                 "is_used_up = False",
             ),
-            Edit("engine/failures.py", "        if not step.is_final\n", ""),
+            Edit("engine.failures:reopened", "if not step.is_final\n", ""),
         ),
         (f"{_MISUSED}::test_the_bodies_of_a_step_are_those_of_its_policy_else_one_in_each_attempt_of_the_run",),
     ),
@@ -157,7 +160,7 @@ MUTANTS = (
         "a step with retry_unknown=False whose outcome is unknown is not run again",
         (
             Edit(
-                "engine/steps.py",
+                "engine.steps:_begun_before",
                 "if recorded is not None and recorded.status is StepStatus.RUNNING:",
                 "if recorded is not None and recorded.status is StepStatus.PAUSED:",
             ),
@@ -169,9 +172,9 @@ MUTANTS = (
         "a recorded error keeps its attributes",
         (
             Edit(
-                "engine/recorded_errors/reading.py",
-                '            _set_attributes(error, attributes | unstored["attributes"])\n',
-                '            _set_attributes(error, dict.fromkeys(attributes) | unstored["attributes"])\n',
+                "engine.recorded_errors.reading:Reader.read",
+                '_set_attributes(error, attributes | unstored["attributes"])\n',
+                '_set_attributes(error, dict.fromkeys(attributes) | unstored["attributes"])\n',
             ),
         ),
         ("tests/unit/test_recorded_errors.py::test_an_error_keeps_the_attributes_that_its_class_annotates",),

@@ -5,8 +5,6 @@ from proof.mutants.mutant import Edit, Mutant
 _STALE = "tests/faults/test_run_leases.py::test_a_stale_token_writes_nothing"
 _LATE = "tests/faults/test_lost_leases.py::test_whatever_a_handler_does_after_its_run_was_taken_changes_nothing"
 _STALE_HOLDER = "tests/behaviour/test_leases.py::test_a_stale_holder_changes_nothing"
-_SETTLING, _SETTLING_PG = "db/settling.py", "db/settling.postgres.sql"
-_MESSAGES, _MESSAGES_PG = "db/tables/messages.sql", "db/tables/messages.postgres.sql"
 
 MUTANTS = (
     Mutant(
@@ -14,7 +12,7 @@ MUTANTS = (
         "a run is ended only by whoever holds it",
         (
             Edit(
-                _SETTLING,
+                "db.settling:_settle_by_parts",
                 "endings = [(w.fence[0], w.end) for w in mine if",
                 "endings = [(w.fence[0], w.end) for w in writes if",
             ),
@@ -26,10 +24,11 @@ MUTANTS = (
         "a run is ended only by whoever holds it",
         (
             Edit(
-                _SETTLING_PG,
-                "      and m.lease_token = ends.token\n      and m.leased_by is not null\n"
-                "      and ends.status in ('SUCCESS', 'ERROR')",
-                "      and ends.status in ('SUCCESS', 'ERROR')",
+                "db/settling.postgres.sql:settle",
+                "and m.lease_token = ends.token\n"
+                "and m.leased_by is not null\n"
+                "and ends.status in ('SUCCESS', 'ERROR')",
+                "and ends.status in ('SUCCESS', 'ERROR')",
             ),
         ),
         (_STALE,),
@@ -40,9 +39,9 @@ MUTANTS = (
         "a step is recorded only by whoever holds the run",
         (
             Edit(
-                "db/settling.sql",
-                "  and m.lease_token = given.token\n  and m.leased_by is not null\n{include _first_wins};",
-                "{include _first_wins};",
+                "db/settling.sql:record_held_steps",
+                "and m.lease_token = given.token\nand m.leased_by is not null\n",
+                "",
             ),
         ),
         (_STALE,),
@@ -50,14 +49,20 @@ MUTANTS = (
     Mutant(
         "step-unfenced-postgres",
         "a step is recorded only by whoever holds the run",
-        (Edit(_SETTLING_PG, "      and m.lease_token = steps.token\n      and m.leased_by is not null\n", ""),),
+        (
+            Edit(
+                "db/settling.postgres.sql:_held_and_recorded",
+                "and m.lease_token = steps.token\nand m.leased_by is not null\n",
+                "",
+            ),
+        ),
         (_STALE,),
         on="postgres",
     ),
     Mutant(
         "last-steps-unfenced",
         "the steps that come with a run's end are recorded only by whoever holds it",
-        (Edit(_SETTLING, "    await record_steps(db, mine)\n", "    await record_steps(db, writes)\n"),),
+        (Edit("db.settling:_settle_by_parts", "await record_steps(db, mine)\n", "await record_steps(db, writes)\n"),),
         (_STALE,),
     ),
     Mutant(
@@ -65,7 +70,7 @@ MUTANTS = (
         "only whoever holds a run can put it to rest",
         (
             Edit(
-                _SETTLING,
+                "db.settling:_settle_by_parts",
                 "yieldings = [(w.fence[0], w.end) for w in mine if",
                 "yieldings = [(w.fence[0], w.end) for w in writes if",
             ),
@@ -77,10 +82,11 @@ MUTANTS = (
         "only whoever holds a run can put it to rest",
         (
             Edit(
-                _SETTLING_PG,
-                "      and m.lease_token = ends.token\n      and m.leased_by is not null\n"
-                "      and ends.status in ('PENDING', 'RUNNING', 'PAUSED')",
-                "      and ends.status in ('PENDING', 'RUNNING', 'PAUSED')",
+                "db/settling.postgres.sql:settle",
+                "and m.lease_token = ends.token\n"
+                "and m.leased_by is not null\n"
+                "and ends.status in ('PENDING', 'RUNNING', 'PAUSED')",
+                "and ends.status in ('PENDING', 'RUNNING', 'PAUSED')",
             ),
         ),
         (_STALE,),
@@ -91,9 +97,9 @@ MUTANTS = (
         "whoever has handed a run back does not hold it any more, although its token is the newest",
         (
             Edit(
-                "db/settling.sql",
-                "  and m.lease_token = given.token\n  and m.leased_by is not null\norder by m.message_id",
-                "  and m.lease_token = given.token\norder by m.message_id",
+                "db/settling.sql:hold",
+                "and m.leased_by is not null\n",
+                "",
             ),
         ),
         (_STALE,),
@@ -103,10 +109,9 @@ MUTANTS = (
         "a heartbeat renews only its own lease",
         (
             Edit(
-                _MESSAGES,
-                "  and lease_token = given.token\n  and leased_by is not null\nreturning message_id;\n\n"
-                "-- name: release_messages",
-                "returning message_id;\n\n-- name: release_messages",
+                "db/tables/messages.sql:extend_leases",
+                "and lease_token = given.token\nand leased_by is not null\n",
+                "",
             ),
         ),
         (_STALE_HOLDER,),
@@ -116,10 +121,9 @@ MUTANTS = (
         "a message is archived only by whoever holds it",
         (
             Edit(
-                _MESSAGES,
-                "  and m.lease_token = given.token\n  and m.leased_by is not null\nreturning message_id;\n\n"
-                "-- name: remove_messages",
-                "returning message_id;\n\n-- name: remove_messages",
+                "db/tables/messages.sql:copy_to_archive",
+                "and m.lease_token = given.token\nand m.leased_by is not null\n",
+                "",
             ),
         ),
         (_STALE_HOLDER,),
@@ -129,9 +133,9 @@ MUTANTS = (
         "a message is archived only by whoever holds it",
         (
             Edit(
-                _MESSAGES_PG,
-                "      and m.lease_token = given.token\n      and m.leased_by is not null\n    returning m.*",
-                "    returning m.*",
+                "db/tables/messages.postgres.sql:archive_messages",
+                "and m.lease_token = given.token\nand m.leased_by is not null\n",
+                "",
             ),
         ),
         (_STALE_HOLDER,),
@@ -142,9 +146,9 @@ MUTANTS = (
         "a message is deleted only by whoever holds it",
         (
             Edit(
-                _MESSAGES,
-                "      and m.lease_token = given.token\n      and m.leased_by is not null\n)\nreturning message_id;",
-                ")\nreturning message_id;",
+                "db/tables/messages.sql:delete_messages",
+                "and m.lease_token = given.token\nand m.leased_by is not null\n",
+                "",
             ),
         ),
         (_STALE_HOLDER,),
@@ -152,7 +156,13 @@ MUTANTS = (
     Mutant(
         "done-unfenced-postgres",
         "what a handler did under a lost lease is not archived",
-        (Edit(_MESSAGES_PG, "      and m.lease_token = done.token\n      and m.leased_by is not null\n", ""),),
+        (
+            Edit(
+                "db/tables/messages.postgres.sql:_settled",
+                "and m.lease_token = done.token\nand m.leased_by is not null\n",
+                "",
+            ),
+        ),
         ("tests/behaviour/test_handlers.py::test_what_was_done_under_a_lost_lease_is_not_archived_and_said",),
         on="postgres",
     ),
@@ -161,10 +171,9 @@ MUTANTS = (
         "a message is released only by whoever holds it",
         (
             Edit(
-                _MESSAGES,
-                "from {rows given: id id, token id}\nwhere message_id = given.id\n  and lease_token = given.token\n"
-                "  and leased_by is not null\n",
-                "from {rows given: id id, token id}\nwhere message_id = given.id\n",
+                "db/tables/messages.sql:release_messages",
+                "and lease_token = given.token\nand leased_by is not null\n",
+                "",
             ),
         ),
         (_STALE_HOLDER,),
@@ -174,10 +183,9 @@ MUTANTS = (
         "a handler that fails under a lost lease does not hand the message back under its new holder",
         (
             Edit(
-                _MESSAGES,
-                "seconds seconds, attempts int}\nwhere message_id = given.id\n  and lease_token = given.token\n"
-                "  and leased_by is not null\n",
-                "seconds seconds, attempts int}\nwhere message_id = given.id\n",
+                "db/tables/messages.sql:hand_back",
+                "and lease_token = given.token\nand leased_by is not null\n",
+                "",
             ),
         ),
         ("tests/faults/test_lost_leases.py::test_a_message_that_fails_under_a_lost_lease_stays_with_its_new_holder",),
@@ -187,13 +195,9 @@ MUTANTS = (
         "a transactional step is carried out only by whoever holds the run",
         (
             Edit(
-                "db/claims.py",
-                "    if not await settling.hold(db, [fence]):\n"
-                "        return None\n"
-                "    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n"
-                '        return found.output or "null"',
-                "    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n"
-                '        return found.output or "null"',
+                "db.claims:transact",
+                "if not await settling.hold(db, [fence]):\n    return None\n",
+                "",
             ),
         ),
         (_LATE,),
@@ -203,13 +207,9 @@ MUTANTS = (
         "children are started only by whoever holds the run",
         (
             Edit(
-                "db/claims.py",
-                "    if not await settling.hold(db, [fence]):\n"
-                "        return None\n"
-                "    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n"
-                "        return [int",
-                "    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n"
-                "        return [int",
+                "db.claims:spawn",
+                "if not await settling.hold(db, [fence]):\n    return None\n",
+                "",
             ),
         ),
         (_STALE,),
@@ -219,8 +219,8 @@ MUTANTS = (
         "a signal is consumed only by whoever holds the run",
         (
             Edit(
-                "db/claims.py",
-                "    if not await settling.hold(db, [fence]):\n        return False, None\n",
+                "db.claims:take_signal",
+                "if not await settling.hold(db, [fence]):\n    return False, None\n",
                 "",
             ),
         ),
@@ -231,7 +231,7 @@ MUTANTS = (
         "what a lost attempt emits is not published",
         (
             Edit(
-                _SETTLING,
+                "db.settling:commit",
                 "[each for write in news if write.fence in held for each in write.emissions]",
                 "[each for write in news for each in write.emissions]",
             ),
@@ -243,9 +243,9 @@ MUTANTS = (
         "progress is shown only by whoever holds the run",
         (
             Edit(
-                "db/claims.py",
-                '    if await settling.hold(db, [fence]):\n        await db.execute(_SQL["show_progress"]',
-                '    if fence:\n        await db.execute(_SQL["show_progress"]',
+                "db.claims:show_progress",
+                "if await settling.hold(db, [fence]):\n",
+                "if fence:\n",
             ),
         ),
         (_LATE,),
@@ -255,9 +255,9 @@ MUTANTS = (
         "a claim that a pause has overtaken does not start the run",
         (
             Edit(
-                "db/claims.postgres.sql",
-                "      and m.lease_token = given.token\n      and m.leased_by is not null\n    {lock m}",
-                "    {lock m}",
+                "db/claims.postgres.sql:start_runs",
+                "and m.lease_token = given.token\nand m.leased_by is not null\n",
+                "",
             ),
         ),
         ("tests/faults/test_run_leases.py::test_a_claim_that_is_overtaken_by_a_pause_does_not_start_the_run",),
@@ -266,7 +266,7 @@ MUTANTS = (
     Mutant(
         "cancel-does-not-fence",
         "whoever executes a cancelled run can write no more",
-        (Edit("db/lifecycle.py", "    await delete_messages(db, cancelled)\n", ""),),
+        (Edit("db.lifecycle:cancel", "await delete_messages(db, cancelled)\n", ""),),
         (_STALE,),
     ),
     Mutant(
@@ -274,10 +274,9 @@ MUTANTS = (
         "whoever executes a paused run can write no more",
         (
             Edit(
-                "db/lifecycle.sql",
-                "    leased_by = null,\n    lease_token = {next_token lease_token}\nwhere run_id = :run_id;\n\n"
-                "-- name: children_of",
-                "    lease_token = lease_token\nwhere run_id = :run_id;\n\n-- name: children_of",
+                "db/lifecycle.sql:put_away_message",
+                "leased_by = null,\nlease_token = {next_token lease_token}\n",
+                "lease_token = lease_token\n",
             ),
         ),
         (_STALE,),
@@ -287,10 +286,9 @@ MUTANTS = (
         "whoever executes a deleted run can write no more",
         (
             Edit(
-                "db/lifecycle.sql",
-                "    leased_by = null,\n    lease_token = {next_token lease_token}\nwhere run_id = :run_id;\n\n"
-                "-- name: mark_restored",
-                "    lease_token = lease_token\nwhere run_id = :run_id;\n\n-- name: mark_restored",
+                "db/lifecycle.sql:hide_message",
+                "leased_by = null,\nlease_token = {next_token lease_token}\n",
+                "lease_token = lease_token\n",
             ),
         ),
         ("tests/behaviour/test_deleting.py::test_whoever_runs_a_deleted_run_writes_nothing",),
@@ -300,10 +298,9 @@ MUTANTS = (
         "whoever executes a run that is restarted can write no more",
         (
             Edit(
-                "db/lifecycle.sql",
-                "    leased_by = null,\n    attempts = 0,\n"
-                "    lease_token = {next_token pgqrs_messages.lease_token};",
-                "    attempts = 0;",
+                "db/lifecycle.sql:revive_messages",
+                "leased_by = null,\nattempts = 0,\nlease_token = {next_token pgqrs_messages.lease_token};",
+                "attempts = 0;",
             ),
         ),
         (_STALE,),
@@ -313,9 +310,9 @@ MUTANTS = (
         "what is taken from a worker is not its any more",
         (
             Edit(
-                _MESSAGES,
-                "set visible_after = {now},\n    leased_by = null,\n    attempts = case when attempts > 0",
-                "set visible_after = {now},\n    attempts = case when attempts > 0",
+                "db/tables/messages.sql:release_worker_messages",
+                "leased_by = null,\n",
+                "",
             ),
         ),
         ("tests/behaviour/test_leases.py::test_everything_a_worker_holds_can_be_taken_from_it",),
@@ -325,9 +322,9 @@ MUTANTS = (
         "a dispatcher that lost its claim changes nothing",
         (
             Edit(
-                "db/tables/outbox.sql",
-                "    last_error = null\nwhere event_id = :event_id\n  and lease_token = :token\n",
-                "    last_error = null\nwhere event_id = :event_id\n",
+                "db/tables/outbox.sql:mark_published",
+                "and lease_token = :token\n",
+                "",
             ),
         ),
         ("tests/behaviour/test_outbox.py::test_a_dispatcher_that_lost_its_claim_changes_nothing",),
@@ -337,13 +334,9 @@ MUTANTS = (
         "a dispatcher that lost its claim counts no attempt",
         (
             Edit(
-                "db/tables/outbox.sql",
-                "    dead_at = case when attempts >= :max_attempts - 1 then {now} end,\n"
-                "    lease_token = -lease_token\n"
-                "where event_id = :event_id\n  and lease_token = :token\n",
-                "    dead_at = case when attempts >= :max_attempts - 1 then {now} end,\n"
-                "    lease_token = -lease_token\n"
-                "where event_id = :event_id\n",
+                "db/tables/outbox.sql:mark_failed",
+                "and lease_token = :token\n",
+                "",
             ),
         ),
         ("tests/behaviour/test_outbox.py::test_a_dispatcher_that_lost_its_claim_changes_nothing",),

@@ -2,14 +2,12 @@
 
 from proof.mutants.mutant import Edit, Mutant
 
-_MESSAGES, _MESSAGES_PG = "db/tables/messages.sql", "db/tables/messages.postgres.sql"
 _WORKFLOWS = "tests/behaviour/test_workflows.py"
 _MATRIX = "tests/seeds/test_seed_000_state_matrix.py"
 _PROCESSES = "tests/behaviour/test_worker_processes.py"
 _LEASES = "tests/behaviour/test_leases.py"
 _BACKUP = "tests/faults/test_b10.py"
 
-_COUNTED = "    attempts = case when attempts < 0 then 1 else attempts + 1 end,"
 
 MUTANTS = (
     Mutant(
@@ -17,9 +15,9 @@ MUTANTS = (
         "an attempt is counted when the lease is taken",
         (
             Edit(
-                _MESSAGES,
-                _COUNTED + "\n    lease_token = {next_token lease_token},",
-                "    lease_token = {next_token lease_token},",
+                "db/tables/messages.sql:take_messages",
+                "attempts = case when attempts < 0 then 1 else attempts + 1 end,\n",
+                "",
             ),
         ),
         ("tests/behaviour/test_dead_letters.py::test_a_message_is_delivered_max_attempts_times_and_then_listed",),
@@ -29,9 +27,9 @@ MUTANTS = (
         "an attempt is counted when the lease is taken",
         (
             Edit(
-                _MESSAGES_PG,
-                "    attempts = case when m.attempts < 0 then 1 else m.attempts + 1 end,\n",
-                "    attempts = m.attempts,\n",
+                "db/tables/messages.postgres.sql:_taken",
+                "attempts = case when m.attempts < 0 then 1 else m.attempts + 1 end,\n",
+                "attempts = m.attempts,\n",
             ),
         ),
         (f"{_WORKFLOWS}::test_a_run_that_loses_its_worker_every_time_ends_in_error",),
@@ -42,12 +40,12 @@ MUTANTS = (
         "a crash counts as an attempt, not only a failure that is recorded",
         (
             Edit(
-                _MESSAGES,
-                _COUNTED + "\n    lease_token = {next_token lease_token},",
-                "    lease_token = {next_token lease_token},",
+                "db/tables/messages.sql:take_messages",
+                "attempts = case when attempts < 0 then 1 else attempts + 1 end,\n",
+                "",
             ),
             Edit(
-                "db/settling.sql",
+                "db/settling.sql:yield_messages",
                 "attempts = attempts - given.give_back",
                 "attempts = attempts + 1 - given.give_back",
             ),
@@ -59,9 +57,10 @@ MUTANTS = (
         "the token grows with every lease",
         (
             Edit(
-                _MESSAGES,
-                _COUNTED + "\n    lease_token = {next_token lease_token},",
-                _COUNTED,
+                "db/tables/messages.sql:take_messages",
+                "attempts = case when attempts < 0 then 1 else attempts + 1 end,\n"
+                "lease_token = {next_token lease_token},",
+                "attempts = case when attempts < 0 then 1 else attempts + 1 end,",
             ),
         ),
         (f"{_LEASES}::test_the_same_consumer_that_takes_its_own_message_again_is_fenced_from_its_first_try",),
@@ -69,20 +68,26 @@ MUTANTS = (
     Mutant(
         "token-not-raised-postgres",
         "the token grows with every lease",
-        (Edit(_MESSAGES_PG, "    lease_token = {next_token m.lease_token},\n", ""),),
+        (Edit("db/tables/messages.postgres.sql:_taken", "lease_token = {next_token m.lease_token},\n", ""),),
         ("tests/faults/test_run_leases.py::test_a_stale_token_writes_nothing",),
         on="postgres",
     ),
     Mutant(
         "token-given-twice",
         "no token is given twice, though the database was set back",
-        (Edit(_MESSAGES, "    lease_token = {next_token lease_token},", "    lease_token = lease_token + 1,"),),
+        (
+            Edit(
+                "db/tables/messages.sql:take_messages",
+                "lease_token = {next_token lease_token},",
+                "lease_token = lease_token + 1,",
+            ),
+        ),
         (f"{_BACKUP}::test_who_holds_a_lease_that_the_backup_does_not_know_is_fenced",),
     ),
     Mutant(
         "token-given-twice-postgres",
         "no token is given twice, though the database was set back",
-        (Edit(_MESSAGES_PG, "{next_token m.lease_token}", "m.lease_token + 1"),),
+        (Edit("db/tables/messages.postgres.sql:_taken", "{next_token m.lease_token}", "m.lease_token + 1"),),
         (f"{_BACKUP}::test_who_holds_a_lease_that_the_backup_does_not_know_is_fenced",),
         on="postgres",
     ),
@@ -91,9 +96,9 @@ MUTANTS = (
         "a message comes back when its lease ends",
         (
             Edit(
-                _MESSAGES,
-                "  and m.visible_after <= {now}\nlimit :batch;",
-                "  and m.visible_after <= {now}\n  and m.leased_by is null\nlimit :batch;",
+                "db/tables/messages.sql:pick_messages",
+                "limit :batch;",
+                "  and m.leased_by is null\nlimit :batch;",
             ),
         ),
         (f"{_LEASES}::test_a_message_comes_back_when_its_lease_ends",),
@@ -103,9 +108,9 @@ MUTANTS = (
         "a leased message is nobody else's until the lease ends",
         (
             Edit(
-                _MESSAGES,
-                "  and m.visible_after <= {now}\nlimit :batch;",
-                "  and m.visible_after <= {after 5}\nlimit :batch;",
+                "db/tables/messages.sql:pick_messages",
+                "and m.visible_after <= {now}\n",
+                "and m.visible_after <= {after 5}\n",
             ),
         ),
         (f"{_LEASES}::test_a_message_comes_back_when_its_lease_ends",),
@@ -115,7 +120,7 @@ MUTANTS = (
         "a lease of a run is as long as was asked for",
         (
             Edit(
-                "db/claims.postgres.sql",
+                "db/claims.postgres.sql:claim_runs",
                 "set visible_after = {after allowed.lease_seconds},",
                 "set visible_after = {after allowed.lease_seconds / 2},",
             ),
@@ -128,7 +133,7 @@ MUTANTS = (
         "a run that keeps failing ends in ERROR after max_attempts",
         (
             Edit(
-                "engine/outcome.py",
+                "engine.outcome:failure",
                 "case _ if attempt >= policy.max_attempts or not (",
                 "case _ if not (",
             ),
@@ -140,9 +145,9 @@ MUTANTS = (
         "a message that has had its attempts is not delivered again",
         (
             Edit(
-                _MESSAGES,
-                "  and m.attempts < m.max_attempts\n  and m.visible_after <= {now}\nlimit :batch;",
-                "  and m.visible_after <= {now}\nlimit :batch;",
+                "db/tables/messages.sql:pick_messages",
+                "and m.attempts < m.max_attempts\n",
+                "",
             ),
         ),
         ("tests/behaviour/test_dead_letters.py::test_all_dead_letters_can_be_replayed_at_once",),
@@ -152,7 +157,7 @@ MUTANTS = (
         "a run that kills its workers ends in ERROR",
         (
             Edit(
-                "engine/worker.py",
+                "engine.worker:WorkerLoop._end_lost",
                 "if not await claims.some_are_lost(self._db, self.service.queue_ids):",
                 "if self.service.queue_ids:",
             ),
@@ -164,7 +169,7 @@ MUTANTS = (
         "a sleep or a graceful hand-back uses up no attempt",
         (
             Edit(
-                "db/settling.py",
+                "db.settling:_yield",
                 "given=[(run_id, y.run_at, y.delay, 0 if y.count_attempt else 1) for run_id, y in yieldings],",
                 "given=[(run_id, y.run_at, y.delay, 0) for run_id, y in yieldings],",
             ),
@@ -174,14 +179,14 @@ MUTANTS = (
     Mutant(
         "hand-back-counts-postgres",
         "a sleep or a graceful hand-back uses up no attempt",
-        (Edit("db/settling.py", "    give_back = 0 if end.count_attempt else 1\n", "    give_back = 0\n"),),
+        (Edit("db.settling:_columns", "give_back = 0 if end.count_attempt else 1\n", "give_back = 0\n"),),
         (f"{_WORKFLOWS}::test_a_run_that_sleeps_often_does_not_use_up_its_attempts",),
         on="postgres",
     ),
     Mutant(
         "release-counts",
         "a released message has not used up an attempt",
-        (Edit("db/tables/messages.py", "    give_back = 0 if count_attempt else 1\n", "    give_back = 0\n"),),
+        (Edit("db.tables.messages:release", "give_back = 0 if count_attempt else 1\n", "give_back = 0\n"),),
         (f"{_LEASES}::test_a_released_message_is_there_at_once_and_no_attempt_is_counted",),
     ),
     Mutant(
@@ -189,9 +194,9 @@ MUTANTS = (
         "a run that is paused while it runs has not used up an attempt",
         (
             Edit(
-                "db/lifecycle.sql",
-                "    -- Taken away, not lost: the attempt does not count.\n"
-                "    attempts = case when leased_by is null or attempts <= 0 then attempts else attempts - 1 end,\n",
+                "db/lifecycle.sql:put_away_message",
+                "-- Taken away, not lost: the attempt does not count.\n"
+                "attempts = case when leased_by is null or attempts <= 0 then attempts else attempts - 1 end,\n",
                 "",
             ),
         ),
@@ -200,31 +205,49 @@ MUTANTS = (
     Mutant(
         "priority-ignored",
         "higher priorities come first",
-        (Edit(_MESSAGES, "    given.payload,\n    given.priority,\n", "    given.payload,\n    0,\n"),),
+        (Edit("db/tables/messages.sql:enqueue_messages", "given.priority,\n", "0,\n"),),
         ("tests/behaviour/test_enqueue.py::test_higher_priority_comes_first_then_age",),
     ),
     Mutant(
         "priority-within-a-queue-only",
         "higher priorities come first across the queues of a worker",
-        (Edit(_MESSAGES, "    order by 2 desc, 3 limit 1000000\n", "    order by 2, 3 limit 1000000\n"),),
+        (
+            Edit(
+                "db/tables/messages.sql:pick_messages",
+                "order by 2 desc, 3 limit 1000000\n",
+                "order by 2, 3 limit 1000000\n",
+            ),
+        ),
         ("tests/behaviour/test_submitting.py::test_higher_priority_comes_first_within_one_workflow_and_across",),
     ),
     Mutant(
         "delay-ignored",
         "a delayed message is not seen before its time",
-        (Edit(_MESSAGES, "coalesce(given.run_at, {after given.delay}),", "coalesce(given.run_at, {now}),"),),
+        (
+            Edit(
+                "db/tables/messages.sql:enqueue_messages",
+                "coalesce(given.run_at, {after given.delay}),",
+                "coalesce(given.run_at, {now}),",
+            ),
+        ),
         ("tests/behaviour/test_enqueue.py::test_a_delayed_message_is_seen_after_its_delay_and_not_before",),
     ),
     Mutant(
         "run-at-ignored",
         "a run waits for its time",
-        (Edit("db/triggering.sql", "coalesce(:run_at, {after :delay})", "coalesce({after :delay}, :run_at)"),),
+        (
+            Edit(
+                "db/triggering.sql:insert_run_messages",
+                "coalesce(:run_at, {after :delay})",
+                "coalesce({after :delay}, :run_at)",
+            ),
+        ),
         ("tests/behaviour/test_submitting.py::test_a_run_waits_for_its_time",),
     ),
     Mutant(
         "no-skip-locked-postgres",
         "what somebody has locked is passed over",
-        (Edit("db/dialect.py", '"for update skip locked"', '"for update"'),),
+        (Edit("db.dialect:_POSTGRES", '"for update skip locked"', '"for update"'),),
         ("tests/faults/test_retention.py::test_a_run_that_somebody_else_has_is_passed_over_at_once",),
         on="postgres",
     ),
@@ -233,9 +256,9 @@ MUTANTS = (
         "consumers do not wait for each other's leases",
         (
             Edit(
-                _MESSAGES_PG,
-                "            limit least(:batch::bigint, queues.most)\n            {skip_locked}\n",
-                "            limit least(:batch::bigint, queues.most)\n            for update\n",
+                "db/tables/messages.postgres.sql:_picked",
+                "{skip_locked}\n",
+                "for update\n",
             ),
         ),
         ("tests/faults/test_locked_messages.py::test_a_worker_passes_over_it",),
@@ -246,9 +269,9 @@ MUTANTS = (
         "consumers of a queue do not wait for each other's transactions",
         (
             Edit(
-                _MESSAGES_PG,
-                "        limit :batch::bigint\n        {skip_locked}\n    ) as due\n    limit :batch::bigint\n),\n",
-                "        limit :batch::bigint\n    ) as due\n    limit :batch::bigint\n),\n",
+                "db/tables/messages.postgres.sql:settle_and_lease",
+                "{skip_locked}\n",
+                "",
             ),
         ),
         ("tests/faults/test_locked_messages.py::test_a_dequeue_passes_over_it",),
@@ -259,9 +282,9 @@ MUTANTS = (
         "a paused queue gives nothing",
         (
             Edit(
-                _MESSAGES,
-                "    where q.queue_id = queues.queue_id and q.paused_at is null\n",
-                "    where q.queue_id = queues.queue_id\n",
+                "db/tables/messages.sql:_levels",
+                "where q.queue_id = queues.queue_id and q.paused_at is null\n",
+                "where q.queue_id = queues.queue_id\n",
             ),
         ),
         ("tests/behaviour/test_queues.py::test_a_paused_queue_takes_messages_and_gives_none",),
@@ -271,7 +294,7 @@ MUTANTS = (
         "a slow handler keeps its lease",
         (
             Edit(
-                "engine/heartbeat.py",
+                "engine.heartbeat:Heartbeat._beat",
                 "kept = await messages.extend(db, fences, seconds=lengths) if fences else set()",
                 "kept = {held.message_id for held in asked} if lengths and fences else set()",
             ),
@@ -283,10 +306,9 @@ MUTANTS = (
         "a run that was cancelled is told so at the next heartbeat",
         (
             Edit(
-                "engine/heartbeat.py",
-                "                elif not held.settling:\n                    self._forget(held)\n"
-                "                    lost.append(held)\n",
-                "                elif not held.settling:\n                    self._forget(held)\n",
+                "engine.heartbeat:Heartbeat._beat",
+                "lost.append(held)\n",
+                "",
             ),
         ),
         ("tests/faults/test_run_leases.py::test_a_cancelled_run_is_told_at_the_next_heartbeat",),
@@ -296,7 +318,7 @@ MUTANTS = (
         "a worker that cannot renew stops before its lease runs out",
         (
             Edit(
-                "engine/heartbeat.py",
+                "engine.heartbeat:Heartbeat._give_up_what_is_due",
                 "lost = [held for held in self._held.values() if held.due <= time.monotonic()]",
                 "lost = [held for held in self._held.values() if held.due <= 0]",
             ),
@@ -308,7 +330,7 @@ MUTANTS = (
         "a worker that slept through its lease starts nothing more",
         (
             Edit(
-                "engine/heartbeat.py",
+                "engine.heartbeat:Held.is_valid",
                 "return not self.is_lost and self.due > time.monotonic()",
                 "return not self.is_lost",
             ),
@@ -318,7 +340,11 @@ MUTANTS = (
     Mutant(
         "polling-never",
         "polling finds what no hint told of",
-        (Edit("engine/polling.py", "if await bell.wait(min(seconds, left)):", "if await bell.wait(3600.0):"),),
+        (
+            Edit(
+                "engine.polling:Idling.wait", "if await bell.wait(min(seconds, left)):", "if await bell.wait(3600.0):"
+            ),
+        ),
         ("tests/behaviour/test_waking.py::test_without_any_hint_polling_finds_the_message",),
     ),
     Mutant(
@@ -326,10 +352,9 @@ MUTANTS = (
         "when a lease ends is decided by the database's clock",
         (
             Edit(
-                _MESSAGES,
-                "set visible_after = {after given.seconds}\nfrom {rows given: id id, token id, seconds seconds}\n",
-                "set visible_after = (strftime('%s', 'now') + given.seconds) * 1000000\n"
-                "from {rows given: id id, token id, seconds seconds}\n",
+                "db/tables/messages.sql:extend_leases",
+                "set visible_after = {after given.seconds}\n",
+                "set visible_after = (strftime('%s', 'now') + given.seconds) * 1000000\n",
             ),
         ),
         (f"{_LEASES}::test_extending_keeps_the_message",),
@@ -339,7 +364,7 @@ MUTANTS = (
         "what a claim says of the time is the database's",
         (
             Edit(
-                "db/claims.py",
+                "db.claims:_claim",
                 "now = lease.visible_after - timedelta(seconds=lease_seconds)",
                 "now = datetime.now(lease.visible_after.tzinfo) - timedelta(seconds=0)",
             ),
@@ -349,7 +374,7 @@ MUTANTS = (
     Mutant(
         "hand-back-holds-on",
         "a stopped worker hands its run back at once",
-        (Edit("engine/worker.py", "        self._executor.hand_back()\n", ""),),
+        (Edit("engine.worker:WorkerLoop._end_handlers", "self._executor.hand_back()\n", ""),),
         (f"{_WORKFLOWS}::test_a_stopped_worker_hands_its_run_back_and_does_no_more_of_it",),
     ),
 )

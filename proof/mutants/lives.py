@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "key-ignored",
         "the same idempotency key gives the same run",
-        (Edit("db/triggering.py", "    if not new.keys:\n", "    if new.inputs:\n"),),
+        (Edit("db.triggering:_trigger", "if not new.keys:\n", "if new.inputs:\n"),),
         (f"{_SUBMITTING}::test_the_same_key_and_input_give_the_same_run",),
     ),
     Mutant(
@@ -22,9 +22,9 @@ MUTANTS = (
         "the same key with another input is a conflict",
         (
             Edit(
-                "db/triggering.py",
-                "        if not is_same:\n            raise IdempotencyConflict(key, run_id)\n",
-                "        if not is_same and not key:\n            raise IdempotencyConflict(key, run_id)\n",
+                "db.triggering:_found",
+                "if not is_same:\n",
+                "if not is_same and not key:\n",
             ),
         ),
         (f"{_SUBMITTING}::test_the_same_key_with_another_input_is_a_conflict",),
@@ -34,8 +34,8 @@ MUTANTS = (
         "cancelling a run cancels its children",
         (
             Edit(
-                "db/lifecycle.py",
-                '        todo += [row[0] for row in await db.fetch(_SQL["children_of"], run_id=each)]\n',
+                "db.lifecycle:cancel",
+                'todo += [row[0] for row in await db.fetch(_SQL["children_of"], run_id=each)]\n',
                 "",
             ),
         ),
@@ -46,16 +46,14 @@ MUTANTS = (
         "what has ended keeps its status",
         (
             Edit(
-                "db/lifecycle.py",
-                "    if status in ENDED:\n"
-                '        raise InvalidTransition(f"run {run_id} has ended in {status}; it cannot be cancelled',
-                "    if status in ():\n"
-                '        raise InvalidTransition(f"run {run_id} has ended in {status}; it cannot be cancelled',
+                "db.lifecycle:cancel",
+                "if status in ENDED:\n",
+                "if status in ():\n",
             ),
             Edit(
-                "db/lifecycle.py",
-                "        if (await _locked(db, each)).status in ENDED:\n",
-                "        if (await _locked(db, each)).status in ():\n",
+                "db.lifecycle:cancel",
+                "if (await _locked(db, each)).status in ENDED:\n",
+                "if (await _locked(db, each)).status in ():\n",
             ),
         ),
         (f"{_CANCELLING}::test_what_has_ended_cannot_be_cancelled_and_cancelling_twice_is_no_error",),
@@ -65,9 +63,9 @@ MUTANTS = (
         "a run that has ended is not started again by a message that was left behind",
         (
             Edit(
-                "db/claims.sql",
-                "  and status not in ('SUCCESS', 'ERROR', 'CANCELLED')\n  and exists (",
-                "  and exists (",
+                "db/claims.sql:start_runs",
+                "and status not in ('SUCCESS', 'ERROR', 'CANCELLED')\n",
+                "",
             ),
         ),
         ("tests/faults/test_ended_runs.py::test_a_message_that_was_left_behind_does_not_start_its_run_again",),
@@ -77,9 +75,9 @@ MUTANTS = (
         "a run that has ended is not started again by a message that was left behind",
         (
             Edit(
-                "db/claims.postgres.sql",
-                "where r.run_id = taken.run_id\n  and r.status not in ('SUCCESS', 'ERROR', 'CANCELLED')\n",
-                "where r.run_id = taken.run_id\n",
+                "db/claims.postgres.sql:claim_runs",
+                "and r.status not in ('SUCCESS', 'ERROR', 'CANCELLED')\n",
+                "",
             ),
         ),
         ("tests/faults/test_ended_runs.py::test_a_message_that_was_left_behind_does_not_start_its_run_again",),
@@ -90,8 +88,8 @@ MUTANTS = (
         "a run that has ended has no message",
         (
             Edit(
-                "db/settling.py",
-                "    await lifecycle.delete_messages(db, [run_id for run_id, _ in endings])\n",
+                "db.settling:_end",
+                "await lifecycle.delete_messages(db, [run_id for run_id, _ in endings])\n",
                 "",
             ),
         ),
@@ -100,7 +98,7 @@ MUTANTS = (
     Mutant(
         "resume-wakes-nobody",
         "a resumed run goes on at once",
-        (Edit("db/lifecycle.py", '    await db.execute(_SQL["wake_run"], run_id=run_id)\n', ""),),
+        (Edit("db.lifecycle:resume", 'await db.execute(_SQL["wake_run"], run_id=run_id)\n', ""),),
         (f"{_WORKFLOWS}::test_a_paused_run_resumes_with_the_data_given",),
     ),
     Mutant(
@@ -108,9 +106,9 @@ MUTANTS = (
         "a run that a person paused waits for a person",
         (
             Edit(
-                "db/lifecycle.sql",
-                "  and visible_after > {now}\n  and visible_after < {after :put_away};",
-                "  and visible_after > {now};",
+                "db/lifecycle.sql:wake_waiting_run",
+                "and visible_after > {now}\nand visible_after < {after :put_away};",
+                "and visible_after > {now};",
             ),
         ),
         ("tests/faults/test_run_leases.py::test_a_run_that_a_person_paused_waits_for_a_person",),
@@ -120,7 +118,7 @@ MUTANTS = (
         "a restarted run keeps its completed steps",
         (
             Edit(
-                "db/healing.sql",
+                "db/healing.sql:delete_given_steps",
                 "where (run_id, step_id) in (\n    select given.run_id, given.step_id\n",
                 "where run_id in (\n    select given.run_id\n",
             ),
@@ -130,19 +128,19 @@ MUTANTS = (
     Mutant(
         "restart-keeps-failed-steps",
         "a restarted run tries again the step that failed",
-        (Edit("db/lifecycle.py", "    await healing.reopen(db, plan)\n", ""),),
+        (Edit("db.lifecycle:_restart", "await healing.reopen(db, plan)\n", ""),),
         (f"{_WORKFLOWS}::test_an_error_can_be_restarted_and_keeps_its_completed_steps",),
     ),
     Mutant(
         "restart-reopens-caught-errors",
         "an error that a handler caught stays caught after a restart",
-        (Edit("db/healing.py", "if step.step_id in named and (step.is_open or", "if (step.is_open or"),),
+        (Edit("db.healing:blame", "if step.step_id in named and (step.is_open or", "if (step.is_open or"),),
         (f"{_RESTARTING}::test_restart_reopens_the_steps_whose_error_left_the_handler_and_nothing_else",),
     ),
     Mutant(
         "restart-reopens-a-result",
         "a step that has succeeded is not run again by a restart",
-        (Edit("db/healing.py", "(step.is_open or step.step_id in failed)]", "True]"),),
+        (Edit("db.healing:blame", "(step.is_open or step.step_id in failed)]", "True]"),),
         ("tests/properties/test_healing.py::test_random_restarts_touch_only_what_they_may",),
     ),
     Mutant(
@@ -150,9 +148,9 @@ MUTANTS = (
         "of several restarts one wins",
         (
             Edit(
-                "db/lifecycle.py",
-                "    if run.status not in ENDED and not await _is_crashed(db, run, messages):\n",
-                "    if run.status is RunStatus.PAUSED:\n",
+                "db.lifecycle:restart",
+                "if run.status not in ENDED and not await _is_crashed(db, run, messages):\n",
+                "if run.status is RunStatus.PAUSED:\n",
             ),
         ),
         (f"{_RESTARTING}::test_of_eight_concurrent_restarts_exactly_one_wins",),
@@ -160,13 +158,13 @@ MUTANTS = (
     Mutant(
         "restart-takes-a-leased-run",
         "a restart does not take a run from a worker that holds its lease",
-        (Edit("db/lifecycle.py", "leased_by is not None and bool(is_due)", "leased_by is not None"),),
+        (Edit("db.lifecycle:_is_crashed", "leased_by is not None and bool(is_due)", "leased_by is not None"),),
         (f"{_RESTARTING}::test_a_second_restart_does_not_take_the_run_from_its_worker",),
     ),
     Mutant(
         "restart-forgets-its-request",
         "a restart whose reply was lost is done once",
-        (Edit("db/lifecycle.py", 'object_in(row[0]).get("request") == request', "False"),),
+        (Edit("db.lifecycle:_was_restarted_by", 'object_in(row[0]).get("request") == request', "False"),),
         (f"{_RESTARTING}::test_a_restart_whose_reply_was_lost_is_done_once",),
     ),
     Mutant(
@@ -174,7 +172,9 @@ MUTANTS = (
         "every failed child of a fan-out is retried",
         (
             Edit(
-                "db/healing.py", "asked = found.guilty | found.results.keys() | found.awaited", "asked = found.guilty"
+                "db.healing:_retried",
+                "asked = found.guilty | found.results.keys() | found.awaited",
+                "asked = found.guilty",
             ),
         ),
         ("tests/behaviour/test_retrying_children.py::test_every_failed_child_of_the_fan_out_is_retried",),
@@ -184,12 +184,12 @@ MUTANTS = (
         "a child that has succeeded since is not run again",
         (
             Edit(
-                "db/healing.py",
-                "    retried = {child for child in live if children[child].has_failed}\n",
-                "    retried = set(live)\n",
+                "db.healing:_retried",
+                "retried = {child for child in live if children[child].has_failed}\n",
+                "retried = set(live)\n",
             ),
             Edit(
-                "db/healing.py",
+                "db.healing:plan_of_retry",
                 "await locked(db, wanted - plan.keys()) if each.status in _ENDED_BADLY]",
                 "await locked(db, wanted - plan.keys())]",
             ),
@@ -201,9 +201,9 @@ MUTANTS = (
         "a run that is reset starts over",
         (
             Edit(
-                "db/lifecycle.py",
-                '        await db.execute(_SQL["delete_steps"], run_id=run_id)\n',
-                "        pass\n",
+                "db.lifecycle:reset",
+                'await db.execute(_SQL["delete_steps"], run_id=run_id)\n',
+                "pass\n",
             ),
         ),
         (f"{_WORKFLOWS}::test_reset_starts_over_or_from_a_step",),
@@ -213,7 +213,7 @@ MUTANTS = (
         "a slot that is on record does not fire again",
         (
             Edit(
-                "db/tables/schedules.py",
+                "db.tables.schedules:fire",
                 "due = [slot for slot in planned.due if slot in mine]",
                 "due = [slot for slot in planned.due if slot or mine]",
             ),
@@ -225,9 +225,9 @@ MUTANTS = (
         "a slot is skipped while the run before is not done",
         (
             Edit(
-                "db/tables/schedules.py",
-                "            if due and active is None:\n",
-                "            if due:\n",
+                "db.tables.schedules:_settle",
+                "if due and active is None:\n",
+                "if due:\n",
             ),
         ),
         (f"{_SCHEDULES}::test_skip_lets_a_slot_go_while_the_run_before_is_not_done",),
@@ -237,30 +237,40 @@ MUTANTS = (
         "a run that has not ended stays, however old it is",
         (
             Edit(
-                "db/retention.sql",
-                "    union all select 'CANCELLED'\n",
-                "    union all select 'CANCELLED'\n    union all select 'PAUSED'\n",
+                "db/retention.sql:_ranges",
+                "union all select 'CANCELLED'\n",
+                "union all select 'CANCELLED'\nunion all select 'PAUSED'\n",
             ),
             Edit(
-                "db/retention.sql",
-                "select r.run_id, r.completed_at\nfrom pgqrs_workflow_runs as r\nwhere r.workflow_id = :target_id\n"
-                "  and r.status = :target_status\n  and r.completed_at is not null\n"
+                "db/retention.sql:pick_ended",
+                "select r.run_id, r.completed_at\n"
+                "from pgqrs_workflow_runs as r\n"
+                "where r.workflow_id = :target_id\n"
+                "  and r.status = :target_status\n"
+                "  and r.completed_at is not null\n"
                 "  and r.completed_at <= {after -:keep}\n"
-                "  and (r.completed_at, r.run_id) > (:after_at, :after_id)\norder by r.completed_at, r.run_id\n",
-                "select r.run_id, r.updated_at as completed_at\nfrom pgqrs_workflow_runs as r\n"
-                "where r.workflow_id = :target_id\n  and r.status = :target_status\n"
-                "  and r.updated_at <= {after -:keep}\n  and (r.updated_at, r.run_id) > (:after_at, :after_id)\n"
+                "  and (r.completed_at, r.run_id) > (:after_at, :after_id)\n"
+                "order by r.completed_at, r.run_id\n",
+                "select r.run_id, r.updated_at as completed_at\n"
+                "from pgqrs_workflow_runs as r\n"
+                "where r.workflow_id = :target_id\n"
+                "  and r.status = :target_status\n"
+                "  and r.updated_at <= {after -:keep}\n"
+                "  and (r.updated_at, r.run_id) > (:after_at, :after_id)\n"
                 "order by r.updated_at, r.run_id\n",
             ),
             Edit(
-                "db/retention.sql",
-                "  and coalesce(r.status, '') = :target_status\n  and r.completed_at <= {after -:keep}\n"
-                "  and (r.deleted_at is null or cast(:apart as integer) = 0)\n  and {include _may_go}\n"
-                "  and not exists (\n"
-                "    select 1 from pgqrs_messages as m\n    where m.run_id = r.run_id and m.run_id is not null\n"
-                "  )\n",
-                "  and coalesce(r.status, '') = :target_status\n  and r.updated_at <= {after -:keep}\n"
-                "  and (r.deleted_at is null or cast(:apart as integer) = 0)\n  and {include _may_go}\n",
+                "db/retention.sql:lock_ended",
+                "and r.completed_at <= {after -:keep}\n"
+                "and (r.deleted_at is null or cast(:apart as integer) = 0)\n"
+                "and {include _may_go}\n"
+                "and not exists (\n"
+                "  select 1 from pgqrs_messages as m\n"
+                "  where m.run_id = r.run_id and m.run_id is not null\n"
+                ")\n",
+                "and r.updated_at <= {after -:keep}\n"
+                "and (r.deleted_at is null or cast(:apart as integer) = 0)\n"
+                "and {include _may_go}\n",
             ),
         ),
         (f"{_RETENTION}::test_a_run_that_has_not_ended_stays",),
@@ -270,16 +280,14 @@ MUTANTS = (
         "what has ended is kept as long as the policy says",
         (
             Edit(
-                "db/retention.sql",
-                "  and r.completed_at is not null\n  and r.completed_at <= {after -:keep}\n"
-                "  and (r.completed_at, r.run_id)",
-                "  and r.completed_at is not null\n  and r.completed_at <= {after 1 - :keep / 2}\n"
-                "  and (r.completed_at, r.run_id)",
+                "db/retention.sql:pick_ended",
+                "and r.completed_at <= {after -:keep}\n",
+                "and r.completed_at <= {after 1 - :keep / 2}\n",
             ),
             Edit(
-                "db/retention.sql",
-                "  and coalesce(r.status, '') = :target_status\n  and r.completed_at <= {after -:keep}\n",
-                "  and coalesce(r.status, '') = :target_status\n",
+                "db/retention.sql:lock_ended",
+                "and r.completed_at <= {after -:keep}\n",
+                "",
             ),
         ),
         (f"{_RETENTION}::test_a_finished_run_goes_when_it_is_older_than_its_policy",),
@@ -289,7 +297,7 @@ MUTANTS = (
         "a run stays until what it tells is published",
         (
             Edit(
-                "db/retention.sql",
+                "db/retention.sql:_may_go",
                 "where o.aggregate_id = r.run_id and o.published_at is null and o.dead_at is null",
                 "where o.aggregate_id = r.run_id and o.published_at is null and o.dead_at is not null",
             ),
@@ -301,10 +309,10 @@ MUTANTS = (
         "a failed run triggers its dead letter once",
         (
             Edit(
-                "db/settling.py",
-                "        await triggering.trigger_dead_letters(db, failed)\n",
-                "        await triggering.trigger_dead_letters(db, failed)\n"
-                "        await triggering.trigger_dead_letters(db, failed)\n",
+                "db.settling:_tell_others",
+                "await triggering.trigger_dead_letters(db, failed)\n",
+                "await triggering.trigger_dead_letters(db, failed)\n"
+                "await triggering.trigger_dead_letters(db, failed)\n",
             ),
         ),
         ("tests/behaviour/test_dead_letter_workflows.py::test_a_failed_run_triggers_the_workflow_named_for_that",),
@@ -312,7 +320,13 @@ MUTANTS = (
     Mutant(
         "dead-letters-in-circles",
         "a dead letter that fails triggers no other",
-        (Edit("db/triggering.sql", "  and r.dead_letter_of is null\n", "  and coalesce(r.dead_letter_of, 0) < 3\n"),),
+        (
+            Edit(
+                "db/triggering.sql:dead_letters_of_runs",
+                "and r.dead_letter_of is null\n",
+                "and coalesce(r.dead_letter_of, 0) < 3\n",
+            ),
+        ),
         ("tests/behaviour/test_dead_letter_workflows.py::test_dead_letters_that_fail_do_not_go_round_in_circles",),
     ),
     Mutant(
@@ -320,12 +334,10 @@ MUTANTS = (
         "an event counts as published only when it was taken",
         (
             Edit(
-                "engine/outbox.py",
-                "            error = await self._send(claimed.event, routes)\n"
-                "            held = await (self._published(claimed) if error is None else self._failed(claimed,"
-                " error))\n",
-                "            held = await self._published(claimed)\n"
-                "            await self._send(claimed.event, routes)\n",
+                "engine.outbox:Dispatcher._publish",
+                "error = await self._send(claimed.event, routes)\n"
+                "held = await (self._published(claimed) if error is None else self._failed(claimed, error))\n",
+                "held = await self._published(claimed)\nawait self._send(claimed.event, routes)\n",
             ),
         ),
         (f"{_OUTBOX}::test_a_refused_event_is_sent_again_with_the_same_id_after_a_growing_time",),
@@ -334,8 +346,8 @@ MUTANTS = (
         "outbox-out-of-order",
         "an event is not published before those of its run that came earlier",
         (
-            Edit("db/tables/outbox.sql", "      and {include _is_head}\n", ""),
-            Edit("engine/outbox.py", "if not each.is_head or each.run_id in runs or any(", "if any("),
+            Edit("db/tables/outbox.sql:claim_events", "and {include _is_head}\n", ""),
+            Edit("engine.outbox:Dispatcher._choose", "if not each.is_head or each.run_id in runs or any(", "if any("),
         ),
         (f"{_OUTBOX}::test_what_comes_after_a_refused_event_of_its_run_waits_for_it",),
     ),
@@ -344,14 +356,14 @@ MUTANTS = (
         "what another dispatcher holds is not published before its lease is over",
         (
             Edit(
-                "db/tables/outbox.sql",
-                "      and {include _is_open}\n      and o.visible_after <= {now}\n      and {include _is_head}\n",
-                "      and {include _is_open}\n      and {include _is_head}\n",
+                "db/tables/outbox.sql:claim_events",
+                "and o.visible_after <= {now}\n",
+                "",
             ),
             Edit(
-                "db/tables/outbox.sql",
-                "where {include _open}\n  and o.visible_after <= {now}\norder by o.visible_after, o.event_id\n",
-                "where {include _open}\norder by o.visible_after, o.event_id\n",
+                "db/tables/outbox.sql:look",
+                "and o.visible_after <= {now}\n",
+                "",
             ),
         ),
         (f"{_OUTBOX}::test_what_another_dispatcher_holds_is_not_published_before_its_lease_is_over",),
@@ -361,7 +373,7 @@ MUTANTS = (
         "an event is dead after its last attempt",
         (
             Edit(
-                "db/tables/outbox.sql",
+                "db/tables/outbox.sql:mark_failed",
                 "dead_at = case when attempts >= :max_attempts - 1 then {now} end,",
                 "dead_at = case when attempts >= 1000 * :max_attempts then {now} end,",
             ),
@@ -373,9 +385,9 @@ MUTANTS = (
         "an event that is sent again has the id that it had",
         (
             Edit(
-                "db/tables/outbox.py",
-                "        id=uuid,\n",
-                '        id=f"{uuid}-{attempts}",\n',
+                "db.tables.outbox:_event",
+                "id=uuid,\n",
+                'id=f"{uuid}-{attempts}",\n',
             ),
         ),
         (f"{_OUTBOX}::test_a_refused_event_is_sent_again_with_the_same_id_after_a_growing_time",),
@@ -385,8 +397,8 @@ MUTANTS = (
         "an archived message is live no more",
         (
             Edit(
-                "db/tables/messages.py",
-                '        await db.execute(_SQL["remove_messages"], ids=sorted(done))\n',
+                "db.tables.messages:archive",
+                'await db.execute(_SQL["remove_messages"], ids=sorted(done))\n',
                 "",
             ),
         ),
@@ -397,7 +409,7 @@ MUTANTS = (
         "a payload over the limit is refused before it is sent",
         (
             Edit(
-                "serialization.py",
+                "serialization:encode",
                 "if max_bytes is not None and len(encoded) > max_bytes:",
                 "if max_bytes is not None and len(encoded) < 0:",
             ),

@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proof import ROOT
+from proof.mutants import source
+from proof.mutants.source import NoLongerApplies
 
 LIBRARY = ROOT / "src" / "pgqrs"
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """In a file of the library, a text that stands there exactly once, and what stands there instead."""
+    """A text that occurs once in a part of the library, and its replacement; source.py tells how to name the part."""
 
-    file: str
+    where: str
     before: str
     after: str
 
@@ -31,22 +33,16 @@ class Mutant:
     on: str = "sqlite"
 
 
-class NoLongerApplies(Exception):
-    """The library has changed: the mutant must be written anew, or it breaks nothing any more."""
-
-
 def found(mutant: Mutant, library: Path = LIBRARY) -> Iterator[tuple[Path, str]]:
-    """The files as the mutant has them; NoLongerApplies when a text is not there exactly once."""
+    """The files as the mutant has them; NoLongerApplies when a part or its text is gone."""
     texts: dict[Path, str] = {}
     for edit in mutant.edits:
-        file = library / edit.file
-        text = texts.get(file) or file.read_text(encoding="utf-8")
-        times = text.count(edit.before)
-        if times != 1:
-            raise NoLongerApplies(
-                f"{mutant.name}: its text is {times} times in {edit.file}: {edit.before.strip()[:60]!r}"
-            )
-        texts[file] = text.replace(edit.before, edit.after)
+        try:
+            file = source.file_of(edit.where, library)
+            text = texts.get(file) or file.read_text(encoding="utf-8")
+            texts[file] = source.replaced(text, edit.where, edit.before, edit.after)
+        except NoLongerApplies as error:
+            raise NoLongerApplies(f"{mutant.name}: {error}") from None
     yield from texts.items()
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from proof import ROOT
 from proof.mutants import witness
-from proof.mutants.mutant import Mutant, NoLongerApplies, copy_of
+from proof.mutants.mutant import Mutant, copy_of
+from proof.mutants.source import NoLongerApplies
 
 # One test; most mutants fail within a second, and some by waiting in vain. Long, as machines are loaded.
 _TEST_SECONDS = 60

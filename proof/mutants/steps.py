@@ -14,13 +14,19 @@ MUTANTS = (
     Mutant(
         "tasks-in-the-order-of-addresses",
         "a TaskGroup cancels its tasks in the same order in every pass",
-        (Edit("engine/branches.py", "        return self._hash\n", "        return object.__hash__(self)\n"),),
+        (Edit("engine.branches:BranchTask.__hash__", "return self._hash\n", "return object.__hash__(self)\n"),),
         (f"{_CANCELLED}::test_a_group_cancels_its_tasks_in_one_order",),
     ),
     Mutant(
         "handler-cancelled-by-a-group-timed-out",
         "a TaskGroup that cancels the handler is no deadline around its step",
-        (Edit("engine/executor.py", "execution.root.run_in(execution.task)", "execution.task.timed_out = True"),),
+        (
+            Edit(
+                "engine.executor:Executor._execute",
+                "execution.root.run_in(execution.task)",
+                "execution.task.timed_out = True",
+            ),
+        ),
         (f"{_CANCELLED}::test_the_step_of_the_handler_itself_in_a_group_ends_when_a_task_fails",),
     ),
     Mutant(
@@ -28,45 +34,47 @@ MUTANTS = (
         "a transaction in a cancelled branch does not hold up the results of the others",
         (
             Edit(
-                "engine/transactions.py",
-                "    answer = await apart(execution, attempt, place.step_id)\n",
-                "    try:\n        answer = await execution.begun(outside(attempt))\n    finally:\n"
-                "        execution.is_numbered(place.step_id)\n",
+                "engine.transactions:transaction",
+                "answer = await apart(execution, attempt, place.step_id)\n",
+                "try:\n"
+                "    answer = await execution.begun(outside(attempt))\n"
+                "finally:\n"
+                "    execution.is_numbered(place.step_id)\n",
             ),
-            Edit("engine/transactions.py", "        if is_over:\n", "        if False:\n"),
-            Edit("engine/transactions.py", "current_body, current_branch", "current_body, current_branch, outside"),
+            Edit("engine.transactions:_transact.number", "if is_over:\n", "if False:\n"),
+            Edit("engine.transactions", "current_body, current_branch", "current_body, current_branch, outside"),
         ),
         (f"{_CANCELLED}::test_a_transaction_in_a_cancelled_branch_does_not_hold_up_the_others",),
     ),
     Mutant(
         "answer-before-what-was-there",
         "an answer between two passes comes after everything that the handler got in the first",
-        (Edit("engine/steps.py", "            await execution.number_late(place)\n", "            pass\n"),),
+        (Edit("engine.steps:replayed_text", "await execution.number_late(place)\n", "pass\n"),),
         (f"{_ORDER}::test_data_for_a_step_that_paused_comes_after_all_that_was_there",),
     ),
     Mutant(
         "map-waits-with-room",
         "ctx.map fills all its places after a replay",
-        (Edit("engine/mapping.py", "        while begun < len(items)", "        if begun < len(items)"),),
+        (Edit("engine.mapping:map_", "while begun < len(items)", "if begun < len(items)"),),
         ("tests/behaviour/test_waiting_beside_work.py::test_a_map_fills_all_its_places_after_a_replay",),
     ),
     Mutant(
         "library-task-is-a-branch",
         "tasks that the library makes for itself are no branches of the handler in which they begin",
-        (Edit("tasks.py", ", context=contextvars.Context()", ""),),
+        (Edit("tasks:detached", ", context=contextvars.Context()", ""),),
         ("tests/behaviour/test_own_tasks.py",),
         on="postgres",
     ),
     Mutant(
         "step-overwritten",
         "the first recorded result of a step wins for ever",
-        (Edit("db/settling.sql", "where pgqrs_workflow_steps.status <> 'SUCCESS'\n", ""),),
+        (Edit("db/settling.sql:_first_wins", "where pgqrs_workflow_steps.status <> 'SUCCESS'\n", ""),),
         ("tests/faults/test_first_result_wins.py",),
     ),
     Mutant(
         "step-overwritten-postgres",
         "the first recorded result of a step wins for ever",
-        (Edit("db/settling.sql", "where pgqrs_workflow_steps.status <> 'SUCCESS'\n", ""),),
+        (Edit("db/settling.sql:_first_wins", "where pgqrs_workflow_steps.status <> 'SUCCESS'\n", ""),),
         ("tests/faults/test_first_result_wins.py",),
         on="postgres",
     ),
@@ -75,7 +83,7 @@ MUTANTS = (
         "a completed step is not run again",
         (
             Edit(
-                "engine/steps.py",
+                "engine.steps:step",
                 "if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):",
                 "if recorded is not None and recorded.status is StepStatus.ERROR:",
             ),
@@ -87,7 +95,7 @@ MUTANTS = (
         "an error that the handler caught is caught again in a replay",
         (
             Edit(
-                "engine/steps.py",
+                "engine.steps:step",
                 "if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):",
                 "if recorded is not None and recorded.status is StepStatus.SUCCESS:",
             ),
@@ -97,7 +105,11 @@ MUTANTS = (
     Mutant(
         "step-given-as-it-came",
         "a step returns what is on record, also the first time",
-        (Edit("engine/steps.py", "return _Done(text, decode(text, shape.returns))", "return _Done(text, result)"),),
+        (
+            Edit(
+                "engine.steps:_body", "return _Done(text, decode(text, shape.returns))", "return _Done(text, result)"
+            ),
+        ),
         (f"{_RECORDS}::test_a_step_gives_the_same_the_first_time_and_in_a_replay",),
     ),
     Mutant(
@@ -105,7 +117,7 @@ MUTANTS = (
         "a step returns only when its checkpoint has committed",
         (
             Edit(
-                "engine/steps.py",
+                "engine.steps:_attempt",
                 "await execution.record(record, emitted)",
                 "outside(execution.record(record, emitted))",
             ),
@@ -115,7 +127,7 @@ MUTANTS = (
     Mutant(
         "attempts-of-a-step-forgotten",
         "a step with a policy is tried as often as that says, and no more",
-        (Edit("engine/steps.py", "attempts = (recorded.attempts if recorded else 0) + 1", "attempts = 1"),),
+        (Edit("engine.steps:step", "attempts = (recorded.attempts if recorded else 0) + 1", "attempts = 1"),),
         (f"{_WORKFLOWS}::test_a_step_with_a_policy_is_tried_again_by_itself",),
     ),
     Mutant(
@@ -123,7 +135,7 @@ MUTANTS = (
         "a retried run tries the step again that failed",
         (
             Edit(
-                "engine/executor.py",
+                "engine.executor:Executor._decided",
                 "again = reopened(made_it_fail) if isinstance(end, Yielding) else ()",
                 "again = ()",
             ),
@@ -135,7 +147,7 @@ MUTANTS = (
         "code that asks for another step than is on record is told so",
         (
             Edit(
-                "engine/places.py",
+                "engine.places:Places.ask",
                 "return None if recorded is None or recorded.step_id == place.step_id else recorded",
                 "return None",
             ),
@@ -145,7 +157,7 @@ MUTANTS = (
     Mutant(
         "removed-step-undetected",
         "code that ends without a step that is on record is told so",
-        (Edit("engine/executor.py", "        execution.check_all_were_asked_for()\n", ""),),
+        (Edit("engine.executor:Executor._run", "execution.check_all_were_asked_for()\n", ""),),
         (f"{_RECORDS}::test_code_that_has_lost_a_recorded_step_is_told_so_at_its_end",),
     ),
     Mutant(
@@ -153,14 +165,14 @@ MUTANTS = (
         "a run whose code has changed is parked, not failed",
         (
             Edit(
-                "engine/outcome.py",
-                "        case PermanentError() | SerializationError() | InvalidArguments():\n",
-                "        case PermanentError() | SerializationError() | InvalidArguments() | NonDeterminism():\n",
+                "engine.outcome:failure",
+                "case PermanentError() | SerializationError() | InvalidArguments():\n",
+                "case PermanentError() | SerializationError() | InvalidArguments() | NonDeterminism():\n",
             ),
             Edit(
-                "engine/outcome.py",
-                "        case NonDeterminism() if is_ours:\n",
-                "        case NonDeterminism() if attempt < 0:\n",
+                "engine.outcome:failure",
+                "case NonDeterminism() if is_ours:\n",
+                "case NonDeterminism() if attempt < 0:\n",
             ),
         ),
         (f"{_WORKFLOWS}::test_changed_code_parks_the_run_and_names_both_steps",),
@@ -170,7 +182,7 @@ MUTANTS = (
         "a step of the same name is another step",
         (
             Edit(
-                "engine/branches.py",
+                "engine.branches:Branch.next_id",
                 'return name if count == 1 else f"{name}#{count}"',
                 "return name if count else name",
             ),
@@ -180,7 +192,7 @@ MUTANTS = (
     Mutant(
         "branches-share-ids",
         "each branch of a handler has steps of its own",
-        (Edit("engine/branches.py", "        if not self.path:\n", "        if self.path or not self.path:\n"),),
+        (Edit("engine.branches:Branch.next_id", "if not self.path:\n", "if self.path or not self.path:\n"),),
         (f"{_WORKFLOWS}::test_branches_of_gather_have_ids_of_their_own",),
     ),
     Mutant(
@@ -188,14 +200,14 @@ MUTANTS = (
         "when one branch waits, what is in flight in another still finishes and is recorded",
         (
             Edit(
-                "engine/resting.py",
+                "engine.resting:Resting._is_possible",
                 "not execution.in_flight and not execution.has_arrivals",
                 "not execution.has_arrivals",
             ),
             Edit(
-                "engine/resting.py",
-                "        if not outside:\n            self._rest()\n",
-                "        if states:\n            self._rest()\n",
+                "engine.resting:Resting._look",
+                "if not outside:\n",
+                "if states:\n",
             ),
         ),
         (f"{_WORKFLOWS}::test_a_sleep_in_one_branch_lets_the_others_finish_their_work",),
@@ -205,7 +217,7 @@ MUTANTS = (
         "a handler that swallows its suspension fails loudly",
         (
             Edit(
-                "engine/executor.py",
+                "engine.executor:Executor._outcome",
                 "execution.resting.suspended and error is not None and _is_unwound(error)",
                 "execution.resting.suspended and (error is None or _is_unwound(error))",
             ),
@@ -217,9 +229,9 @@ MUTANTS = (
         "a sleep ends at the time that was fixed first",
         (
             Edit(
-                "engine/waiting.py",
-                "        until = _until(execution, place, length) or execution.now()\n",
-                "        until = execution.now() + length\n",
+                "engine.waiting:sleep.ask",
+                "until = _until(execution, place, length) or execution.now()\n",
+                "until = execution.now() + length\n",
             ),
         ),
         (f"{_WORKFLOWS}::test_a_sleep_ends_at_the_time_that_was_fixed_first",),
@@ -229,9 +241,9 @@ MUTANTS = (
         "the time for which a signal is waited for is fixed first",
         (
             Edit(
-                "engine/waiting.py",
-                "        until = _until(execution, place, length)\n        if until is not None",
-                "        until = None if length is None else execution.now() + length\n        if until is not None",
+                "engine.waiting:wait_for.ask",
+                "until = _until(execution, place, length)\n",
+                "until = None if length is None else execution.now() + length\n",
             ),
         ),
         (f"{_WORKFLOWS}::test_a_signal_that_does_not_come_times_out",),
@@ -241,7 +253,7 @@ MUTANTS = (
         "a failed run is tried again after its backoff",
         (
             Edit(
-                "engine/outcome.py",
+                "engine.outcome:failure",
                 "return _retry(policy.delay(attempt) if asked is None else asked, text, summary)",
                 "return _retry(0.0 if asked is None else asked, text, summary)",
             ),
@@ -253,7 +265,7 @@ MUTANTS = (
         "an error that names its delay gets it",
         (
             Edit(
-                "engine/outcome.py",
+                "engine.outcome:failure",
                 "return _retry(policy.delay(attempt) if asked is None else asked, text, summary)",
                 "return _retry(policy.delay(attempt), text, summary)",
             ),
@@ -265,9 +277,9 @@ MUTANTS = (
         "a permanent error ends the run at once",
         (
             Edit(
-                "engine/outcome.py",
-                "        case PermanentError() | SerializationError() | InvalidArguments():\n",
-                "        case SerializationError():\n",
+                "engine.outcome:failure",
+                "case PermanentError() | SerializationError() | InvalidArguments():\n",
+                "case SerializationError():\n",
             ),
         ),
         (f"{_WORKFLOWS}::test_a_permanent_error_ends_the_run_at_once",),
@@ -277,9 +289,9 @@ MUTANTS = (
         "a signal wakes the run that waits for it",
         (
             Edit(
-                "db/lifecycle.py",
-                '        await db.execute(_SQL["wake_waiting_run"], run_id=run_id, put_away=PUT_AWAY_SECONDS)\n',
-                "        pass\n",
+                "db.lifecycle:signal",
+                'await db.execute(_SQL["wake_waiting_run"], run_id=run_id, put_away=PUT_AWAY_SECONDS)\n',
+                "pass\n",
             ),
         ),
         (f"{_WORKFLOWS}::test_a_signal_is_consumed_once_whenever_it_was_sent",),
@@ -287,19 +299,19 @@ MUTANTS = (
     Mutant(
         "signal-consumed-twice",
         "a signal is consumed once",
-        (Edit("db/claims.sql", "set consumed_at = {now}\n", "set consumed_at = null\n"),),
+        (Edit("db/claims.sql:consume_signal", "set consumed_at = {now}\n", "set consumed_at = null\n"),),
         (f"{_WORKFLOWS}::test_a_signal_is_consumed_once_whenever_it_was_sent",),
     ),
     Mutant(
         "signals-out-of-order",
         "the oldest unread signal comes first",
-        (Edit("db/claims.sql", "order by signal_id\nlimit 1;", "order by signal_id desc\nlimit 1;"),),
+        (Edit("db/claims.sql:next_signal", "order by signal_id\n", "order by signal_id desc\n"),),
         (f"{_WORKFLOWS}::test_a_signal_is_consumed_once_whenever_it_was_sent",),
     ),
     Mutant(
         "signal-missed-before-the-wait",
         "a signal that comes between the look and the wait wakes the run",
-        (Edit("db/settling.py", "    if signals:\n", "    if not signals and writes is None:\n"),),
+        (Edit("db.settling:_tell_others", "if signals:\n", "if not signals and writes is None:\n"),),
         ("tests/faults/test_signals.py::test_a_signal_between_the_look_and_the_wait_wakes_the_run",),
     ),
     Mutant(
@@ -307,7 +319,7 @@ MUTANTS = (
         "sender and waiter lock one row, so that no signal falls between them",
         (
             Edit(
-                "db/lifecycle.sql",
+                "db/lifecycle.sql:lock_message",
                 "where m.run_id = :run_id\n{lock m};",
                 "where m.run_id = :run_id;",
             ),
@@ -318,26 +330,26 @@ MUTANTS = (
     Mutant(
         "hold-unlocked-postgres",
         "the fence is checked and the message locked in one go, not checked and then acted upon",
-        (Edit("db/settling.sql", "order by m.message_id\n{lock m};", "order by m.message_id;"),),
+        (Edit("db/settling.sql:hold", "order by m.message_id\n{lock m};", "order by m.message_id;"),),
         ("tests/faults/test_lock_order.py::test_nobody_cancels_a_run_in_the_middle_of_its_transaction",),
         on="postgres",
     ),
     Mutant(
         "child-not-linked",
         "a child knows its parent",
-        (Edit("engine/children.py", "parent_run_id=execution.claim.run_id,", "parent_run_id=None,"),),
+        (Edit("engine.children:_spawned", "parent_run_id=execution.claim.run_id,", "parent_run_id=None,"),),
         ("tests/behaviour/test_children.py::test_a_child_knows_its_parent",),
     ),
     Mutant(
         "parent-not-woken",
         "the last child to end wakes its parent",
-        (Edit("db/settling.py", "        await lifecycle.wake_parents(db, children)\n", "        pass\n"),),
+        (Edit("db.settling:_tell_others", "await lifecycle.wake_parents(db, children)\n", "pass\n"),),
         (f"{_WORKFLOWS}::test_a_parent_waits_for_its_children_and_gets_their_results",),
     ),
     Mutant(
         "parent-woken-by-the-first",
         "a parent sleeps until its last child has ended",
-        (Edit("db/lifecycle.sql", "        p.waiting_for like 'any of %'\n", "        1 = 1\n"),),
+        (Edit("db/lifecycle.sql:wake_parents", "p.waiting_for like 'any of %'\n", "1 = 1\n"),),
         ("tests/behaviour/test_children.py::test_a_parent_of_many_is_woken_once",),
     ),
     Mutant(
@@ -345,9 +357,9 @@ MUTANTS = (
         "a child that ends before its parent begins to wait wakes it all the same",
         (
             Edit(
-                "db/settling.py",
-                '        await db.execute(_SQL["wake_those_whose_children_ended"], run_ids=parents)\n',
-                "        pass\n",
+                "db.settling:_tell_others",
+                'await db.execute(_SQL["wake_those_whose_children_ended"], run_ids=parents)\n',
+                "pass\n",
             ),
         ),
         (f"{_RUN_LEASES}::test_a_child_that_ends_while_its_parent_begins_to_wait_wakes_it",),
@@ -358,8 +370,8 @@ MUTANTS = (
         "two last children that end at once wake their parent",
         (
             Edit(
-                "db/lifecycle.py",
-                '        await db.fetch(_SQL["lock_parents"], run_ids=parents)\n',
+                "db.lifecycle:wake_parents",
+                'await db.fetch(_SQL["lock_parents"], run_ids=parents)\n',
                 "",
             ),
         ),
@@ -371,9 +383,9 @@ MUTANTS = (
         "a child is started once, however often its parent is replayed",
         (
             Edit(
-                "engine/children.py",
-                "    if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):\n",
-                "    if recorded is not None and recorded.status is StepStatus.PAUSED:\n",
+                "engine.children:spawn",
+                "if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):\n",
+                "if recorded is not None and recorded.status is StepStatus.PAUSED:\n",
             ),
         ),
         ("tests/faults/test_written_together.py::test_a_worker_that_dies_after_it_started_a_child_has_started_one",),
@@ -383,9 +395,10 @@ MUTANTS = (
         "what a handler emits is published once, however often it is replayed",
         (
             Edit(
-                "engine/context.py",
-                "        if recorded is not None and recorded.status is StepStatus.SUCCESS:\n"
-                "            await execution.turn(place.step_id)\n            return\n",
+                "engine.context:Context._emit",
+                "if recorded is not None and recorded.status is StepStatus.SUCCESS:\n"
+                "    await execution.turn(place.step_id)\n"
+                "    return\n",
                 "",
             ),
         ),
@@ -396,16 +409,14 @@ MUTANTS = (
         "what a failed attempt of a step emitted is not published",
         (
             Edit(
-                "engine/steps.py",
-                "    return await _failed(execution, call, record, error, branch)\n",
-                "    execution.last_emitted = emitted\n"
-                "    return await _failed(execution, call, record, error, branch)\n",
+                "engine.steps:_attempt",
+                "return await _failed(execution, call, record, error, branch)\n",
+                "execution.last_emitted = emitted\nreturn await _failed(execution, call, record, error, branch)\n",
             ),
             Edit(
-                "engine/execution.py",
-                "        await self.record(record)\n        return self.failure_of",
-                '        await self.record(record, getattr(self, "last_emitted", ()))\n'
-                "        return self.failure_of",
+                "engine.execution:Execution.fail",
+                "await self.record(record)\n",
+                'await self.record(record, getattr(self, "last_emitted", ()))\n',
             ),
         ),
         (f"{_RECORDS}::test_a_step_that_failed_for_good_publishes_nothing",),
@@ -415,9 +426,9 @@ MUTANTS = (
         "a replay gives results to the branches of a handler in the order in which they came",
         (
             Edit(
-                "engine/execution.py",
-                "        if not self.has_branches:\n            return\n        numbers",
-                "        if self.has_branches or step_ids:\n            return\n        numbers",
+                "engine.execution:Execution.turn",
+                "if not self.has_branches:\n",
+                "if self.has_branches or step_ids:\n",
             ),
         ),
         (f"{_ORDER}::test_a_gather_raises_the_error_that_came_first_in_every_pass",),
@@ -425,7 +436,7 @@ MUTANTS = (
     Mutant(
         "results-in-a-rush",
         "a result is given when the handler has done all that it can with the one before",
-        (Edit("engine/arrivals.py", "_QUIET_TURNS = 4", "_QUIET_TURNS = 0"),),
+        (Edit("engine.arrivals:_QUIET_TURNS", "_QUIET_TURNS = 4", "_QUIET_TURNS = 0"),),
         (
             f"{_ORDER}::test_a_branch_that_a_group_cancels_is_cancelled_in_every_pass",
             f"{_ORDER}::test_what_one_branch_tells_another_is_told_in_every_pass",
@@ -436,9 +447,9 @@ MUTANTS = (
         "a result whose record is still being written is not overtaken",
         (
             Edit(
-                "engine/arrivals.py",
-                "        return bool(self._numbered) and self._numbered[0] < number\n",
-                "        return False\n",
+                "engine.arrivals:Arrivals._is_overtaking",
+                "return bool(self._numbered) and self._numbered[0] < number\n",
+                "return False\n",
             ),
         ),
         (f"{_ORDER}::test_a_result_that_is_written_late_is_not_overtaken",),
@@ -446,13 +457,13 @@ MUTANTS = (
     Mutant(
         "cancelled-wait-rests",
         "a wait that the handler has given up does not put the run to rest",
-        (Edit("engine/rest.py", "    if is_ready(branch):\n", "    if is_ready(branch) and not branch.blocked:\n"),),
+        (Edit("engine.rest:pending", "if is_ready(branch):\n", "if is_ready(branch) and not branch.blocked:\n"),),
         (f"{_ORDER}::test_a_wait_that_the_handler_gives_up_is_not_waited_for",),
     ),
     Mutant(
         "first-by-argument",
         "the first of several waits is the one that ended first",
-        (Edit("engine/racing.py", "ended.get(key) or LATEST", "LATEST"),),
+        (Edit("engine.racing:_in_order", "ended.get(key) or LATEST", "LATEST"),),
         ("tests/behaviour/test_first_to_end.py::test_the_shorter_of_two_sleeps_wins",),
     ),
 )

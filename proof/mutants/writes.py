@@ -15,12 +15,12 @@ MUTANTS = (
         "an acknowledged write survives a power cut",
         (
             Edit(
-                "db/drivers/sqlite_file.py",
+                "db.drivers.sqlite_file:SQLiteFile.configure",
                 '"synchronous = full", "foreign_keys',
                 '"synchronous = normal", "foreign_keys',
             ),
             Edit(
-                "db/drivers/sqlite_file.py",
+                "db.drivers.sqlite_file:SQLiteFile.configure",
                 'self._pragma(connection, "synchronous") != 2:',
                 'self._pragma(connection, "synchronous") != 1:',
             ),
@@ -32,10 +32,9 @@ MUTANTS = (
         "a call returns when it is durable, not before",
         (
             Edit(
-                "db/drivers/sqlite.py",
-                "                self._run_in_savepoint(session, job)\n                job = None\n",
-                "                self._run_in_savepoint(session, job)\n                settle([job])\n"
-                "                job = None\n",
+                "db.drivers.sqlite:SQLiteDriver._commit_together",
+                "self._run_in_savepoint(session, job)\n",
+                "self._run_in_savepoint(session, job)\nsettle([job])\n",
             ),
         ),
         ("tests/db/test_sqlite_durability.py::test_a_call_returns_only_when_it_has_committed",),
@@ -43,7 +42,7 @@ MUTANTS = (
     Mutant(
         "unit-half-written",
         "a unit of work is all or nothing",
-        (Edit("db/drivers/sqlite.py", '            connection.execute("rollback to unit")\n', ""),),
+        (Edit("db.drivers.sqlite:SQLiteDriver._run_in_savepoint", 'connection.execute("rollback to unit")\n', ""),),
         (f"{_SQLITE}::test_a_unit_is_all_or_nothing",),
     ),
     Mutant(
@@ -51,9 +50,9 @@ MUTANTS = (
         "a unit of work is all or nothing",
         (
             Edit(
-                "db/drivers/postgres.py",
-                "            if kind is not Kind.UNIT and not self.pooled:\n",
-                "            if kind and not self.pooled:\n",
+                "db.drivers.postgres:PostgresDriver._perform_once",
+                "if kind is not Kind.UNIT and not self.pooled:\n",
+                "if kind and not self.pooled:\n",
             ),
         ),
         ("tests/behaviour/test_dead_letter_workflows.py::test_it_fails_with_its_dead_letter_or_not_at_all",),
@@ -64,12 +63,11 @@ MUTANTS = (
         "a run and its message are written together",
         (
             Edit(
-                "db/triggering.py",
-                "@store_call(_needed)\nasync def trigger(db: Database, new: NewRuns) -> list[int]:\n"
-                '    """The runs\' ids in the order given: runs and messages, all or none."""\n'
-                "    return [each.run_id for each in await _trigger(db, new)]\n",
+                "db.triggering:trigger",
+                "@store_call(_needed)\n"
                 "async def trigger(db: Database, new: NewRuns) -> list[int]:\n"
-                "    return [each.run_id for each in await _trigger(db, new)]\n",
+                '    """The runs\' ids in the order given: runs and messages, all or none."""\n',
+                "async def trigger(db: Database, new: NewRuns) -> list[int]:\n",
             ),
         ),
         (f"{_TOGETHER}::test_a_run_that_cannot_be_written_whole_is_not_there",),
@@ -79,9 +77,9 @@ MUTANTS = (
         "a write that cannot be committed hurts only itself",
         (
             Edit(
-                "engine/committer.py",
-                "            if len(batch) == 1 or isinstance(error, ConnectionFailed):\n",
-                "            if batch:\n",
+                "engine.committer:Committer._commit",
+                "if len(batch) == 1 or isinstance(error, ConnectionFailed):\n",
+                "if batch:\n",
             ),
         ),
         ("tests/unit/test_poison_writes.py::test_a_write_that_no_database_takes_hurts_only_itself",),
@@ -91,14 +89,13 @@ MUTANTS = (
         "a step and what it emits commit together",
         (
             Edit(
-                "engine/committer.py",
-                "            held = await settling.commit(self._db, [write for write, _ in batch])\n",
-                "            held = await settling.commit(self._db, [w._replace(emissions=()) for w, _ in batch])\n"
-                "            await publish(self._db, [], [e for w, _ in batch if w.fence in held for e in"
-                " w.emissions])\n",
+                "engine.committer:Committer._commit",
+                "held = await settling.commit(self._db, [write for write, _ in batch])\n",
+                "held = await settling.commit(self._db, [w._replace(emissions=()) for w, _ in batch])\n"
+                "await publish(self._db, [], [e for w, _ in batch if w.fence in held for e in w.emissions])\n",
             ),
             Edit(
-                "engine/committer.py",
+                "engine.committer",
                 "from pgqrs.db.hints import OUTBOX\n",
                 "from pgqrs.db.hints import OUTBOX\nfrom pgqrs.db.history import publish\n",
             ),
@@ -110,8 +107,8 @@ MUTANTS = (
         "a cancellation stands in the run's history, with who did it and why",
         (
             Edit(
-                "db/lifecycle.py",
-                "    await tell(db, [Happening(each, EventType.CANCELLED, data, actor) for each in cancelled])\n",
+                "db.lifecycle:cancel",
+                "await tell(db, [Happening(each, EventType.CANCELLED, data, actor) for each in cancelled])\n",
                 "",
             ),
         ),
@@ -122,19 +119,18 @@ MUTANTS = (
         "a transactional step and its record commit together",
         (
             Edit(
-                "db/claims.py",
-                "    done = StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=output, "
+                "db.claims:transact",
+                "done = StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=output, "
                 "sequence=number)\n"
-                "    await settling.record_steps(db, [Write(fence, (done,))])\n"
-                "    await tell(db, [], emissions)\n",
-                "    await tell(db, [], emissions)\n",
+                "await settling.record_steps(db, [Write(fence, (done,))])\n",
+                "",
             ),
             Edit(
-                "engine/transactions.py",
-                "            return await _transact(execution, pending, _encoded(execution, pending, work))\n",
-                "            output = await _transact(execution, pending, _encoded(execution, pending, work))\n"
-                "            await execution.record(pending._replace(status=StepStatus.SUCCESS, output=output))\n"
-                "            return output\n",
+                "engine.transactions:_attempt",
+                "return await _transact(execution, pending, _encoded(execution, pending, work))\n",
+                "output = await _transact(execution, pending, _encoded(execution, pending, work))\n"
+                "await execution.record(pending._replace(status=StepStatus.SUCCESS, output=output))\n"
+                "return output\n",
             ),
         ),
         (f"{_TOGETHER}::test_a_worker_that_dies_after_a_transaction_has_done_it_once",),
@@ -144,19 +140,17 @@ MUTANTS = (
         "a signal is consumed in the transaction that records it as the step's result",
         (
             Edit(
-                "db/claims.py",
-                "    answered = step._replace(status=StepStatus.SUCCESS, output=payload)\n"
-                "    await settling.record_steps(db, [Write(fence, (answered,))])\n"
-                "    by = answered_by(actor)\n",
-                "    by = answered_by(actor)\n",
+                "db.claims:take_signal",
+                "answered = step._replace(status=StepStatus.SUCCESS, output=payload)\n"
+                "await settling.record_steps(db, [Write(fence, (answered,))])\n",
+                "",
             ),
             Edit(
-                "engine/waiting.py",
-                "        raise execution.lose()\n    return taken\n",
-                "        raise execution.lose()\n"
-                "    if taken is not None:\n"
-                "        await execution.record(pending._replace(status=StepStatus.SUCCESS, output=taken.payload))\n"
-                "    return taken\n",
+                "engine.waiting:_signal",
+                "    raise execution.lose()\n",
+                "    raise execution.lose()\n"
+                "if taken is not None:\n"
+                "    await execution.record(pending._replace(status=StepStatus.SUCCESS, output=taken.payload))\n",
             ),
         ),
         (f"{_TOGETHER}::test_a_worker_that_dies_after_it_took_a_signal_has_it_on_record",),
@@ -166,16 +160,16 @@ MUTANTS = (
         "children are started in the transaction that records them",
         (
             Edit(
-                "db/claims.py",
-                "    await settling.record_steps(db, [Write(fence, (step._replace(status=StepStatus.SUCCESS, "
-                "output=remembered),))])\n    return run_ids\n",
-                "    del remembered\n    return run_ids\n",
+                "db.claims:spawn",
+                "await settling.record_steps(db, [Write(fence, (step._replace(status=StepStatus.SUCCESS, "
+                "output=remembered),))])\n",
+                "del remembered\n",
             ),
             Edit(
-                "engine/children.py",
-                "    execution.db.hints.announce([found.queue_id])\n",
-                "    await execution.record(pending._replace(status=StepStatus.SUCCESS, output=encode(run_ids)))\n"
-                "    execution.db.hints.announce([found.queue_id])\n",
+                "engine.children:_spawned",
+                "execution.db.hints.announce([found.queue_id])\n",
+                "await execution.record(pending._replace(status=StepStatus.SUCCESS, output=encode(run_ids)))\n"
+                "execution.db.hints.announce([found.queue_id])\n",
             ),
         ),
         (f"{_TOGETHER}::test_a_worker_that_dies_after_it_started_a_child_has_started_one",),
@@ -185,9 +179,9 @@ MUTANTS = (
         "a lease whose reply was lost is found again",
         (
             Edit(
-                "db/tables/messages.py",
-                '    if db.retried:\n        found = await db.fetch(_SQL["find_leases"]',
-                '    if db.retried and not queues:\n        found = await db.fetch(_SQL["find_leases"]',
+                "db.tables.messages:lease",
+                "if db.retried:\n",
+                "if db.retried and not queues:\n",
             ),
         ),
         (f"{_SETTLEMENTS}::test_a_lease_whose_reply_was_lost_is_found_however_it_was_read",),
@@ -198,9 +192,9 @@ MUTANTS = (
         "an archive whose reply was lost is known as one's own",
         (
             Edit(
-                "db/tables/messages.py",
-                '    if db.retried:\n        done |= _ids(await db.fetch(_SQL["find_archived"]',
-                '    if db.retried and not fences:\n        done |= _ids(await db.fetch(_SQL["find_archived"]',
+                "db.tables.messages:archive",
+                "if db.retried:\n",
+                "if db.retried and not fences:\n",
             ),
         ),
         (f"{_LOST}::test_a_settlement_whose_reply_was_lost_has_happened_once",),
@@ -211,7 +205,7 @@ MUTANTS = (
         "somebody else's archive is not taken for one's own after a lost reply",
         (
             Edit(
-                "db/tables/messages.sql",
+                "db/tables/messages.sql:find_archived",
                 "where a.message_id = given.id\n  and a.lease_token = given.token;",
                 "where a.message_id = given.id;",
             ),
@@ -224,9 +218,9 @@ MUTANTS = (
         "an ending whose reply was lost is known as one's own",
         (
             Edit(
-                "db/settling.py",
-                "    if retried:\n        held |= await _already_written",
-                "    if retried and not writes:\n        held |= await _already_written",
+                "db.settling:commit",
+                "if retried:\n",
+                "if retried and not writes:\n",
             ),
         ),
         (f"{_RUN_LOST}::test_an_end_whose_reply_was_lost_is_told_from_one_that_came_too_late",),
@@ -235,7 +229,11 @@ MUTANTS = (
     Mutant(
         "told-twice-postgres",
         "what a step emits is written once, although the reply was lost",
-        (Edit("db/settling.py", "news = await _unknown_yet(db, writes) if retried else writes", "news = writes"),),
+        (
+            Edit(
+                "db.settling:commit", "news = await _unknown_yet(db, writes) if retried else writes", "news = writes"
+            ),
+        ),
         (f"{_LOST}::test_what_a_step_emits_and_tells_is_written_once",),
         on="postgres",
     ),
@@ -244,11 +242,9 @@ MUTANTS = (
         "a signal whose reply was lost is consumed once",
         (
             Edit(
-                "db/claims.py",
-                "    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n"
-                "        return True, TakenSignal(found.output",
-                "    if not fence and (found := await _recorded(db, fence, step)) is not None:\n"
-                "        return True, TakenSignal(found.output",
+                "db.claims:take_signal",
+                "if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n",
+                "if not fence and (found := await _recorded(db, fence, step)) is not None:\n",
             ),
         ),
         (f"{_RUN_LEASES}::test_a_signal_whose_reply_was_lost_is_consumed_once",),
@@ -259,10 +255,9 @@ MUTANTS = (
         "children whose reply was lost are started once",
         (
             Edit(
-                "db/claims.py",
-                "    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n"
-                "        return [int",
-                "    if not fence and (found := await _recorded(db, fence, step)) is not None:\n        return [int",
+                "db.claims:spawn",
+                "if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n",
+                "if not fence and (found := await _recorded(db, fence, step)) is not None:\n",
             ),
         ),
         (f"{_RUN_LEASES}::test_children_whose_reply_was_lost_are_started_once",),
@@ -273,11 +268,9 @@ MUTANTS = (
         "a transactional step whose reply was lost is carried out once",
         (
             Edit(
-                "db/claims.py",
-                "    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n"
-                "        return found.output",
-                "    if not fence and (found := await _recorded(db, fence, step)) is not None:\n"
-                "        return found.output",
+                "db.claims:transact",
+                "if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n",
+                "if not fence and (found := await _recorded(db, fence, step)) is not None:\n",
             ),
         ),
         (f"{_RUN_LOST}::test_a_transaction_whose_reply_was_lost_is_carried_out_once",),
@@ -286,21 +279,27 @@ MUTANTS = (
     Mutant(
         "lost-enqueue-repeated-postgres",
         "what is not idempotent is not repeated after a lost reply",
-        (Edit("db/drivers/postgres.py", "if lost and not idempotent:", "if lost and not kind:"),),
+        (Edit("db.drivers.postgres:PostgresDriver.perform", "if lost and not idempotent:", "if lost and not kind:"),),
         (f"{_LOST}::test_an_enqueue_whose_reply_was_lost_is_reported_as_unknown_and_not_repeated",),
         on="postgres",
     ),
     Mutant(
         "never-tried-again-postgres",
         "what the server has undone, or could not take, is tried again without the caller noticing",
-        (Edit("db/drivers/postgres.py", "if time.monotonic() > deadline:", "if attempt:"),),
+        (Edit("db.drivers.postgres:PostgresDriver.perform", "if time.monotonic() > deadline:", "if attempt:"),),
         (f"{_LOST}::test_a_deadlock_is_tried_again",),
         on="postgres",
     ),
     Mutant(
         "lost-publication-counted-twice-postgres",
         "a failure to publish whose reply was lost is counted once",
-        (Edit("db/tables/outbox.sql", "then {now} end,\n    lease_token = -lease_token\n", "then {now} end\n"),),
+        (
+            Edit(
+                "db/tables/outbox.sql:mark_failed",
+                "then {now} end,\nlease_token = -lease_token\n",
+                "then {now} end\n",
+            ),
+        ),
         ("tests/faults/test_outbox_lost_replies.py::test_a_failure_whose_reply_was_lost_is_counted_once",),
         on="postgres",
     ),

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from proof import ROOT
-from proof.mutants.mutant import Edit, Mutant, NoLongerApplies, copy_of
+from proof.mutants.mutant import Edit, Mutant, copy_of
+from proof.mutants.source import NoLongerApplies
 from proof.order import Order
 
 # How many executions a breakage has to survive; most last for less than fifty.
@@ -28,8 +29,8 @@ _AT_A_TIME = 2
 _BRIEFLY = 3
 
 
-def _broken(name: str, breaks: str, file: str, before: str, after: str) -> Mutant:
-    return Mutant(name, breaks, (Edit(file, before, after),), ())
+def _broken(name: str, breaks: str, where: str, before: str, after: str) -> Mutant:
+    return Mutant(name, breaks, (Edit(where, before, after),), ())
 
 
 # Of the order in which results reach a handler: only racy programs can notice these.
@@ -37,36 +38,35 @@ ORDERS: tuple[Mutant, ...] = (
     _broken(
         "order-of-asking",
         "results reach a handler in the order in which they were recorded",
-        "engine/arrivals.py",
+        "engine.arrivals:Arrivals.wait",
         "heapq.heappush(self._waiting, (number, self._count, future, branch))",
         "heapq.heappush(self._waiting, (number if number == math.inf else 0, self._count, future, branch))",
     ),
     _broken(
         "order-forgotten",
         "a replay knows in which order the results were recorded",
-        "engine/execution.py",
+        "engine.execution:Execution._sequence",
         "return self._number_of.get(step_id) or (None if recorded is None else recorded.sequence)",
         "return self._number_of.get(step_id)",
     ),
     _broken(
         "order-unstored",
         "the number of a result is recorded with it",
-        "engine/execution.py",
-        "            step = step._replace(sequence=self.number(step.step_id))\n        write = Write(",
-        "            step = step._replace(sequence=self.number(step.step_id))\n"
-        "        step = step._replace(sequence=None)\n        write = Write(",
+        "engine.execution:Execution.record",
+        "write = Write(",
+        "step = step._replace(sequence=None)\nwrite = Write(",
     ),
     _broken(
         "order-without-quiet",
         "the next result comes when no branch can move",
-        "engine/arrivals.py",
-        "        if self._still >= _QUIET_TURNS or self._turns >= _MOST_TURNS:\n            self._give()",
-        "        if self._turns:\n            self._give()",
+        "engine.arrivals:Arrivals._turn",
+        "if self._still >= _QUIET_TURNS or self._turns >= _MOST_TURNS:\n",
+        "if self._turns:\n",
     ),
     _broken(
         "order-overtaken",
         "no result overtakes one whose record is being written",
-        "engine/arrivals.py",
+        "engine.arrivals:Arrivals._is_overtaking",
         "return bool(self._numbered) and self._numbered[0] < number",
         "return False",
     ),
@@ -77,100 +77,98 @@ BREAKAGES: tuple[Mutant, ...] = (
     _broken(
         "error-class",
         "a handler catches the class that the step raised",
-        "engine/recorded_errors/__init__.py",
+        "engine.recorded_errors:raised_again",
         "return Reader(program, step_id).read(as_record(text))",
         'return StepFailed(step_id, kind="Exception", message=as_record(text).message)',
     ),
     _broken(
         "error-attributes",
         "an error keeps its attributes",
-        "engine/recorded_errors/reading.py",
-        '            _set_attributes(error, attributes | unstored["attributes"])\n',
+        "engine.recorded_errors.reading:Reader.read",
+        '_set_attributes(error, attributes | unstored["attributes"])\n',
         "",
     ),
     _broken(
         "error-arguments",
         "an error keeps its arguments",
-        "engine/recorded_errors/reading.py",
+        "engine.recorded_errors.reading:Reader.read",
         "set_args(error, self._args(record, held))",
         "set_args(error, (record.message,))",
     ),
     _broken(
         "error-cause",
         "an error keeps its cause",
-        "engine/recorded_errors/reading.py",
+        "engine.recorded_errors.reading:Reader.read",
         "cause=self._nested(record.cause)",
         "cause=None",
     ),
     _broken(
         "checkpoint-error-to-handler",
         "an outage while a step is recorded never reaches the handler",
-        "engine/execution.py",
-        "            await self.insisted(error, lambda: self._committer.write(write._replace(again=True)))\n"
-        "        finally:",
-        "            raise\n        finally:",
+        "engine.execution:Execution.record",
+        "await self.insisted(error, lambda: self._committer.write(write._replace(again=True)))\n",
+        "raise\n",
     ),
     _broken(
         "signal-is-an-exception",
         "no `except Exception` of a handler stops the engine's signals",
-        "engine/signals.py",
+        "engine.signals:EngineSignal",
         "class EngineSignal(BaseException):",
         "class EngineSignal(Exception):",
     ),
     _broken(
         "plain-errors-through-futures",
         "a plain handler gets the very error that was recorded",
-        "engine/plain.py",
-        "        except Exception as error:  # noqa: BLE001 - raised again below\n",
-        "        except ArithmeticError as error:\n",
+        "engine.plain:_over_there.kept",
+        "except Exception as error:  # noqa: BLE001 - raised again below\n",
+        "except ArithmeticError as error:\n",
     ),
     _broken(
         "plain-halt-is-an-exception",
         "no `except Exception` of a plain handler stops the engine's signals",
-        "engine/plain.py",
-        "        execution.check_usable()\n        raise asyncio.CancelledError from None\n",
-        "        raise\n",
+        "engine.plain:_over_there",
+        "execution.check_usable()\nraise asyncio.CancelledError from None\n",
+        "raise\n",
     ),
     _broken(
         "os-error-is-the-engines",
         "whatever a step raises is recorded as its own error",
-        "engine/steps.py",
-        "    except (EngineSignal, KeyboardInterrupt):\n        raise\n    except _Interrupted as error:",
-        "    except (EngineSignal, KeyboardInterrupt, OSError):\n        raise\n    except _Interrupted as error:",
+        "engine.steps:_body",
+        "except (EngineSignal, KeyboardInterrupt):\n",
+        "except (EngineSignal, KeyboardInterrupt, OSError):\n",
     ),
     _broken(
         "map-order",
         "the results of a map stand in the order of its items",
-        "engine/mapping.py",
+        "engine.mapping:map_",
         "return [answers[number].given(execution) for number in range(len(items))]",
         "return [answers[number].given(execution) for number in reversed(range(len(items)))]",
     ),
     _broken(
         "restart-forgets-what-was-caught",
         "a restart reopens the steps whose error left the handler, and no others",
-        "db/healing.py",
+        "db.healing:culprits_in",
         "return frozenset(each for each in named if isinstance(each, str)) if isinstance(named, list) else None",
         "return None if isinstance(named, list) else None",
     ),
     _broken(
         "retry-forgets-what-was-caught",
         "an error that the handler caught stays caught in the run's next attempt",
-        "engine/failures.py",
-        "        if id(step) in found or id(step.beside) in calls or "
-        "(_is_unseen(step) and _parent(step) in parents)\n",
+        "engine.failures:culprits",
+        "if id(step) in found or id(step.beside) in calls or (_is_unseen(step) and _parent(step) in parents)\n",
         "",
     ),
     _broken(
         "retry-reopens-nothing",
         "a step whose error left the handler runs again in the run's next attempt",
-        "engine/executor.py",
+        "engine.executor:Executor._decided",
         "again = reopened(made_it_fail) if isinstance(end, Yielding) else ()",
         "again = ()",
     ),
     _broken(
         "compensated-and-retried",
         "a run whose handler made up for its error is not retried",
-        "engine/executor.py",
+        "engine.executor:Executor._decided",
         "is_made_up_for = bool(compensated_by) and not isinstance(error, TransientError)",
         "is_made_up_for = False",
     ),
@@ -179,14 +177,14 @@ BREAKAGES: tuple[Mutant, ...] = (
         "a step with a policy runs as often as that says in the life of the run",
         (
             Edit(
-                "engine/executor.py",
+                "engine.executor:Executor._decided",
                 "is_used_up = any(step.is_final for step in made_it_fail)",
                 "is_used_up = False",
             ),
             Edit(
-                "engine/failures.py",
-                "        for step in steps\n        if not step.is_final\n",
-                "        for step in steps\n",
+                "engine.failures:reopened",
+                "if not step.is_final\n",
+                "",
             ),
         ),
         (),
@@ -194,102 +192,96 @@ BREAKAGES: tuple[Mutant, ...] = (
     _broken(
         "attempts-of-a-step",
         "a step remembers how often it was tried",
-        "engine/steps.py",
+        "engine.steps:step",
         "attempts = (recorded.attempts if recorded else 0) + 1",
         "attempts = 1",
     ),
     _broken(
         "rest-while-a-branch-is-ready",
         "a step beside a sleeping task runs before the run is put to rest",
-        "engine/resting.py",
-        """        if Pending.READY in states.values() and self._ready_looks < _MOST_READY_LOOKS:
-            self._ready_looks += 1
-            self._grace_from = None
-            self._look_again(0.0)
-            return
-        if Pending.READY not in states.values():
-            self._ready_looks = 0
-        # One that is ready at each of so many looks polls for something: it waits, too, in its way.
-        outside = [branch for branch, state in states.items() if state in (Pending.OUTSIDE, Pending.READY)]
-""",
-        """        outside = [branch for branch, state in states.items() if state is Pending.OUTSIDE]
-""",
+        "engine.resting:Resting._look",
+        "if Pending.READY in states.values() and self._ready_looks < _MOST_READY_LOOKS:\n"
+        "    self._ready_looks += 1\n"
+        "    self._grace_from = None\n"
+        "    self._look_again(0.0)\n"
+        "    return\n"
+        "if Pending.READY not in states.values():\n"
+        "    self._ready_looks = 0\n"
+        "# One that is ready at each of so many looks polls for something: it waits, too, in its way.\n"
+        "outside = [branch for branch, state in states.items() if state in (Pending.OUTSIDE, "
+        "Pending.READY)]\n",
+        "outside = [branch for branch, state in states.items() if state is Pending.OUTSIDE]\n",
     ),
     _broken(
         "transaction-error-unrecorded",
         "an error of a transaction is recorded",
-        "engine/transactions.py",
-        "    return Raise(await execution.fail(pending, failed, branch=branch))\n",
-        "    return Raise(failed)\n",
+        "engine.transactions:_attempt",
+        "return Raise(await execution.fail(pending, failed, branch=branch))\n",
+        "return Raise(failed)\n",
     ),
     _broken(
         "transaction-twice",
         "a transaction whose reply was lost is not carried out again",
-        "db/claims.py",
-        "    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n"
-        '        return found.output or "null"\n'
-        "    output, emissions",
-        "    output, emissions",
+        "db.claims:transact",
+        "if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n"
+        '    return found.output or "null"\n',
+        "",
     ),
     _broken(
         "children-twice",
         "children whose start was not confirmed are not started again",
-        "db/claims.py",
-        "    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n"
-        '        return [int(run_id) for run_id in (found.output or "[]").strip("[]").split(",") if run_id]\n',
+        "db.claims:spawn",
+        "if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n"
+        '    return [int(run_id) for run_id in (found.output or "[]").strip("[]").split(",") if '
+        "run_id]\n",
         "",
     ),
     _broken(
         "timeout-unrecorded",
         "a wait that timed out stays so in every pass",
-        "engine/waiting.py",
-        """            late = WaitTimeout(f"no signal {name!r} came in time")
-            return Answer(error=await execution.fail(record, late, branch=branch))
-""",
-        """            return Answer(error=WaitTimeout(f"no signal {name!r} came in time at {execution.now()}"))
-""",
+        "engine.waiting:wait_for.ask",
+        'late = WaitTimeout(f"no signal {name!r} came in time")\n'
+        "return Answer(error=await execution.fail(record, late, branch=branch))\n",
+        'return Answer(error=WaitTimeout(f"no signal {name!r} came in time at {execution.now()}"))\n',
     ),
     _broken(
         "cancelled-child-failed",
         "the parent of a cancelled child gets RunCancelled",
-        "engine/children.py",
+        "engine.children:_failure",
         "return (RunCancelled if status == RunStatus.CANCELLED else ExecutionFailed)(run_id, details)",
         "return ExecutionFailed(run_id, details)",
     ),
     _broken(
         "sleep-begins-again",
         "a sleep ends at the time that was fixed when it was first asked for",
-        "engine/waiting.py",
-        "        until = _until(execution, place, length) or execution.now()\n",
-        "        until = execution.now() + length\n",
+        "engine.waiting:sleep.ask",
+        "until = _until(execution, place, length) or execution.now()\n",
+        "until = execution.now() + length\n",
     ),
     _broken(
         "events-of-steps-lost",
         "what a step emits is published when the step is recorded",
-        "engine/steps.py",
+        "engine.steps:_attempt",
         "await execution.record(record, emitted)",
         "await execution.record(record)",
     ),
     _broken(
         "events-again",
         "an event is published once, however often its handler is replayed",
-        "engine/context.py",
-        "        recorded = execution.recorded(place)\n"
-        "        if recorded is not None and recorded.status is StepStatus.SUCCESS:\n"
-        "            await execution.turn(place.step_id)\n"
-        "            return\n"
-        "        await execution.leave_behind()\n",
-        "        execution.recorded(place)\n",
+        "engine.context:Context._emit",
+        "recorded = execution.recorded(place)\n"
+        "if recorded is not None and recorded.status is StepStatus.SUCCESS:\n"
+        "    await execution.turn(place.step_id)\n"
+        "    return\n"
+        "await execution.leave_behind()\n",
+        "execution.recorded(place)\n",
     ),
     _broken(
         "steps-unfenced",
         "a worker that lost its lease records nothing",
-        "db/settling.sql",
-        "where m.message_id = given.message_id\n"
-        "  and m.lease_token = given.token\n"
-        "  and m.leased_by is not null\n"
-        "{include _first_wins};",
-        "where m.message_id = given.message_id\n{include _first_wins};",
+        "db/settling.sql:record_held_steps",
+        "and m.lease_token = given.token\nand m.leased_by is not null\n",
+        "",
     ),
 )
 

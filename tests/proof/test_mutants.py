@@ -2,9 +2,13 @@
 
 from collections import Counter
 from pathlib import Path
+from textwrap import indent
 
-from proof.mutants import MUTANTS
-from proof.mutants.mutant import NoLongerApplies, found
+import pytest
+
+from proof.mutants import MUTANTS, source
+from proof.mutants.mutant import Edit, Mutant, found
+from proof.mutants.source import NoLongerApplies
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -37,3 +41,48 @@ def test_the_tests_that_should_kill_a_mutant_exist():
             missing += [] if f"def {name}" in text else [(mutant.name, killer)]
 
     assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("where", "before", "said"),
+    [
+        ("db.gone:claim", "x", "gone: pgqrs has no db.gone"),
+        ("clock:gone", "x", "gone: clock must define gone once, not 0 times"),
+        ("db/settling.sql:gone", "x", "gone: db/settling.sql must define gone once, not 0 times"),
+        ("db/settling.sql:hold", "gone", "gone: db/settling.sql:hold must contain this once, not 0 times: 'gone'"),
+        (
+            "db/settling.sql:hold",
+            "given.",
+            "gone: db/settling.sql:hold must contain this once, not 2 times: 'given.'",
+        ),
+    ],
+)
+def test_a_mutant_that_no_longer_applies_says_what_is_gone(where, before, said):
+    mutant = Mutant("gone", "", (Edit(where, before, ""),), ())
+
+    with pytest.raises(NoLongerApplies) as caught:
+        list(found(mutant))
+
+    assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(
+    ("outer", "where", "margin"),
+    [
+        ("", "x:work", ""),
+        ("class Outer:\n", "x:Outer.work", " " * 4),
+        ("class Outer:\n    def inner():\n", "x:Outer.inner.work", " " * 8),
+    ],
+)
+def test_a_mutant_applies_however_deeply_its_text_is_indented(outer, where, margin):
+    text = outer + indent("def work():\n    if held:\n        write()\n    done()\n", margin)
+
+    without = source.replaced(text, where, "if held:\n    write()\n", "write()\nwrite()\n")
+
+    assert without == outer + indent("def work():\n    write()\n    write()\n    done()\n", margin)
+
+
+def test_a_mutant_changes_the_named_function_and_none_with_the_same_text():
+    text = "def one():\n    write()\n\n\ndef two():\n    write()\n    done()\n"
+
+    assert source.replaced(text, "x:two", "write()\n", "") == text.replace("    write()\n    done", "    done")
