@@ -40,5 +40,5 @@ def write(verdicts: Iterable[Verdict]) -> None:
 def _noticed(verdict: Verdict) -> str:
     if not verdict.killed:
         return f"**nobody: {verdict.by}**"
-    file, _, test = verdict.by.partition("::")
-    return f"`{test.partition('[')[0]}` in {file}"
+    # As every page names a test, so that `make docs-pages` can follow it to another file.
+    return f"`{verdict.by.removeprefix('tests/').partition('[')[0]}`"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from tools.docs import api, pages, schema, settings
+from tools.docs import api, pages, schema, settings, shown_tests
 
 ROOT = pages.ROOT
 
@@ -14,6 +15,7 @@ MADE: dict[Path, Callable[[], str]] = {
     ROOT / "docs/reference/settings.md": settings.page,
     ROOT / "docs/reference/schema.md": schema.page,
     ROOT / "docs/reference/python.md": api.page,
+    **{page: partial(shown_tests.page, page) for page in shown_tests.pages()},
     ROOT / "docs/llms.txt": pages.llms,
     ROOT / "zensical.toml": pages.configuration,
 }
