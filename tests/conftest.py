@@ -15,7 +15,7 @@ import pytest
 import pgqrs
 from pgqrs.api.store import Store
 from pgqrs.api.workflow import _known
-from pgqrs.engine.registry import served
+from pgqrs.engine.definitions.handlers import served
 from rig import pgbouncer, postgres, templates
 from rig.guards import install_guards
 from rig.invariants import check_invariants

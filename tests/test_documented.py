@@ -8,9 +8,9 @@ from importlib import import_module
 from pathlib import Path
 
 import pgqrs
+from pgqrs.audit import EventType
 from pgqrs.config import Config
-from pgqrs.engine.context import Context
-from pgqrs.journal import EventType
+from pgqrs.engine.ctx.context import Context
 from tools.docs import api, schema
 
 ROOT = Path(__file__).parent.parent
@@ -88,7 +88,7 @@ def test_every_event_is_in_the_table_of_events():
 
 
 def test_every_reason_why_a_run_does_not_move_is_told_of():
-    tree = ast.parse((SRC / "api/why.py").read_text(encoding="utf-8"))
+    tree = ast.parse((SRC / "api/operations/why.py").read_text(encoding="utf-8"))
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "_why")
     causes = {call.args[1].value for call in calls}
     page = (DOCS / "guides/operations.md").read_text(encoding="utf-8")
@@ -103,7 +103,7 @@ def test_every_table_and_column_has_words():
 
 def commands():
     """`pgqrs run trigger` and the like: every leaf of the tree."""
-    from pgqrs.cli import commands as cli
+    from pgqrs.cli import app as cli
 
     app = cli.tree() if hasattr(cli, "tree") else cli.app
 

@@ -16,7 +16,7 @@ import typer
 import yaml
 
 import pgqrs
-from pgqrs.cli import commands
+from pgqrs.cli import app
 from pgqrs.web.application import endpoints
 from rig import http
 
@@ -174,7 +174,7 @@ def same_words(noun, verb):
 
 def test_the_commands_that_have_no_route_of_the_same_words_are_those_of_the_guide():
     known = {re.sub(r"\{\w+\}", "{}", each) for each in routes()}
-    tree = typer.main.get_command(commands.tree()).commands
+    tree = typer.main.get_command(app.tree()).commands
     other = {f"{noun} {verb}" for noun in NOUNS for verb in tree[noun].commands if not same_words(noun, verb) & known}
     rows = re.findall(r"^\| (`(?:run|queue|worker|outbox) .*?) \| (.*) \|$", (DOCS / HTTP).read_text(), re.MULTILINE)
     listed = {

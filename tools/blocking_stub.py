@@ -95,7 +95,7 @@ def stub() -> str:
         "decorator": f"from {workflow.__name__} import workflow as workflow_decorator",
         "step": "from pgqrs.api.steps import step as step",
         "using": "from pgqrs.api.using import using as using",
-        "verify": "from pgqrs.engine.publishers.signature import verify_signature as verify_signature",
+        "verify": "from pgqrs.engine.outbox.publishers.signature import verify_signature as verify_signature",
     }
     imports = "\n".join(sorted(set(needed.values())))
     names = sorted({*blocking.__all__, *(each.__name__ for each in CLASSES)})

@@ -6,7 +6,7 @@ import time
 import asyncpg
 
 from benchmarks.databases import server
-from pgqrs.db.drivers.postgres_session import PINS
+from pgqrs.db.drivers.postgres.session import PINS
 
 BACKLOG, DRAINED, BATCH, ROUNDS = 200_000, 40_000, 100, 3
 

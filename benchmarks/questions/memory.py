@@ -22,8 +22,8 @@ import psycopg
 
 import pgqrs
 from benchmarks.databases import server
-from pgqrs.web import tokens
 from pgqrs.web.application import endpoints
+from pgqrs.web.auth import tokens
 from pgqrs.web.routing import Endpoint
 
 COUNT = int(os.environ.get("ROWS") or "60")

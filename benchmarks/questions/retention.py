@@ -15,8 +15,8 @@ from benchmarks.databases import both
 from benchmarks.filling import CHUNK, NUMBERS
 from pgqrs.db.queries import Query
 from pgqrs.db.tables import workflows
+from pgqrs.engine.background import BackgroundLoop
 from pgqrs.engine.janitor import PAUSE_LENGTHS, Janitor
-from pgqrs.engine.loop import Loop
 
 ROWS = int(os.environ.get("ROWS", "1_000_000"))
 ROUNDS, SECONDS = int(os.environ.get("ROUNDS") or "3"), float(os.environ.get("SECONDS", "5"))
@@ -99,7 +99,7 @@ class Beside:
 
     async def __call__(self, work: Callable[[pgqrs.Store], Awaitable[float]]) -> float:
         db = self.store.database
-        loop = Loop("janitor", Janitor(db, self.store.config, pause_lengths=PAUSES).turn, hints=db.hints)
+        loop = BackgroundLoop("janitor", Janitor(db, self.store.config, pause_lengths=PAUSES).turn, hints=db.hints)
         running = asyncio.create_task(loop.run())
         began = time.perf_counter()
         rate = await work(self.store)

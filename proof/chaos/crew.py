@@ -27,7 +27,7 @@ log = logging.getLogger("proof.chaos")
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
-    ["proof.chaos.roles", "asyncpg", "pgqrs.db.drivers.postgres", "pgqrs.db.drivers.sqlite"]
+    ["proof.chaos.roles", "asyncpg", "pgqrs.db.drivers.postgres.driver", "pgqrs.db.drivers.sqlite.driver"]
 )
 _PR_SET_PDEATHSIG = 1
 END_SECONDS = 60.0

@@ -29,7 +29,7 @@ TASKS = 24
 ENQUEUERS = 6
 ENQUEUE_EVERY_SECONDS = 0.1
 WRITES = frozenset(
-    {"settling.commit", "claims.transact", "claims.spawn", "claims.take_signal", "messages.settle_and_lease"}
+    {"settlement.commit", "claims.transact", "claims.spawn", "claims.take_signal", "messages.settle_and_lease"}
 )
 # Who has nothing to write for so long does not stop at all: nobody would wake it.
 FREEZE_WITHIN_SECONDS = 1.0

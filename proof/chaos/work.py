@@ -104,7 +104,7 @@ def handlers(ledger: Ledger) -> dict[str, Callable[..., Any]]:  # noqa: C901 - o
 
 def token_of(ctx: Any) -> int:
     """The fence of this execution: what it writes is accepted while the message has the same."""
-    token: int = ctx._execution.claim.lease.lease_token
+    token: int = ctx._run_pass.claim.lease.lease_token
     return token
 
 

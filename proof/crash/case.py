@@ -1,6 +1,6 @@
 """One case: a database, a chain of processes, each but the last of them struck once; then the check.
 
-    sqlite/steps/kill@before settling.commit#2             one fault, then recovery
+    sqlite/steps/kill@before settlement.commit#2             one fault, then recovery
     postgres/signals/stall@after claims.claim#1/kill@#7    a second one during the recovery from the first
 
 The process that makes the forks has no event loop, no thread and no connection when it does.

@@ -1,4 +1,4 @@
-"""What strikes, where, and how: `kill@before settling.commit#2`, or by the order of points alone `kill@#9`.
+"""What strikes, where, and how: `kill@before settlement.commit#2`, or by the order of points alone `kill@#9`.
 
 One of these:
 
@@ -53,7 +53,7 @@ class Fault:
     def of(cls, text: str) -> Fault:
         found = _TEXT.fullmatch(text)
         if found is None:
-            raise ValueError(f"not a fault: {text!r}; say it like kill@before settling.commit#2")
+            raise ValueError(f"not a fault: {text!r}; say it like kill@before settlement.commit#2")
         point = Point(found["phase"], found["name"]) if found["phase"] else None
         return cls(found["mode"], int(found["nth"]), point)
 

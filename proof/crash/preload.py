@@ -1,7 +1,8 @@
 """Work that the forking process does once, so that none of its children does it again.
 
-Measured: a child that first imports `pgqrs.api.admin` needs 40 ms more, one that imports psycopg 100 ms. A connection
-that meets its first array asks the server what an array is, which takes the server as long as ten of our statements.
+Measured: a child that first imports `pgqrs.api.operations.admin` needs 40 ms more, one that imports psycopg 100 ms.
+A connection that meets its first array asks the server what an array is, which takes the server as long as ten of our
+statements.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from typing import Any
 
 # What only faults and their checks need: a dry run imports the rest.
 _MODULES = {
-    "sqlite": ("pgqrs.api.admin",),
-    "turso": ("pgqrs.api.admin", "turso"),
-    "postgres": ("pgqrs.api.admin", "asyncpg", "psycopg"),
+    "sqlite": ("pgqrs.api.operations.admin",),
+    "turso": ("pgqrs.api.operations.admin", "turso"),
+    "postgres": ("pgqrs.api.operations.admin", "asyncpg", "psycopg"),
 }
 # Below this number, types are PostgreSQL's own: the same in every database of every server.
 _FIRST_OF_USERS = 16_384

@@ -1,6 +1,6 @@
 """`crash_everywhere` on each workflow in examples/: every boundary, every one survived.
 
-CASE="approval: kill after settling.commit#2" repeats one crash of one workflow.
+CASE="approval: kill after settlement.commit#2" repeats one crash of one workflow.
 """
 
 import contextlib

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from pgqrs.engine.scheduler import MOST_MISSED_ROWS, ON_TIME_SECONDS
+from pgqrs.engine.schedules.scheduler import MOST_MISSED_ROWS, ON_TIME_SECONDS
 from pgqrs.types import RunStatus
 from proof.model.queues import Name, RefusedError
 from proof.model.records import Run

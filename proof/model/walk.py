@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pgqrs
-from pgqrs.db import invariants
+from pgqrs.db.upkeep import invariants
 from proof.model import state
 from proof.model.chance import Chance, Operation, names_in
 from proof.model.queues import NotAllowedError, RefusedError

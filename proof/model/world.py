@@ -8,17 +8,17 @@ from typing import Any, Self
 
 import pgqrs
 from pgqrs.api.message import Message
-from pgqrs.db import claims, settling
-from pgqrs.db.claims import Claim
+from pgqrs.db.runs import claims, settlement
+from pgqrs.db.runs.claims import Claim
+from pgqrs.db.runs.records import Ended, RunWrite, StepRecord, Suspended
+from pgqrs.db.runs.triggers import NewRuns
 from pgqrs.db.tables import messages, workers
 from pgqrs.db.tables import schedules as timetable
 from pgqrs.db.tables import workflows as definitions
-from pgqrs.db.tables.messages import Band, Return, Source
 from pgqrs.db.tables.messages import Lease as RealLease
-from pgqrs.db.triggering import NewRuns
-from pgqrs.db.writes import Ending, StepRecord, Write, Yielding
-from pgqrs.engine.heads import Heads
-from pgqrs.engine.scheduler import plan
+from pgqrs.db.tables.messages import PriorityRange, Return, Source
+from pgqrs.engine.queues.scan_hints import ScanHints
+from pgqrs.engine.schedules.scheduler import plan
 from pgqrs.types import ENDED, StepStatus
 from proof.model.queues import Lease, Name
 from proof.model.records import PLACES, End, Report
@@ -32,10 +32,10 @@ WORKERS = ("w1", "w2", "w3")
 SCHEDULES = ("often", "always")
 
 
-class _Everywhere(Heads):
+class _Everywhere(ScanHints):
     """Where a dequeue begins to read depends on how long the last one took: not here."""
 
-    def bands(self) -> list[Band]:
+    def bands(self) -> list[PriorityRange]:
         return []
 
 
@@ -51,7 +51,7 @@ class World:
         self.schedules = pgqrs.schedules(store)
         self.consumers: dict[str, Any] = {}
         self.producers: dict[str, Any] = {}
-        self.definitions: dict[str, definitions.Workflow] = {}
+        self.definitions: dict[str, definitions.WorkflowRow] = {}
         self.worker_ids: dict[str, int] = {}
         self.queue_ids: dict[str, int] = {}
         self.forget()
@@ -282,8 +282,8 @@ class World:
         return [self.run_name(each) for each in value] if step == "spawn" and value is not None else value
 
     async def commit(self, *, reports: Sequence[Report]) -> set[Name]:
-        writes = [Write(self._fence(r.lease), tuple(map(_record, r.steps)), _end(r.end)) for r in reports]
-        held = await settling.commit(self.db, writes)
+        writes = [RunWrite(self._fence(r.lease), tuple(map(_record, r.steps)), _end(r.end)) for r in reports]
+        held = await settlement.commit(self.db, writes)
         return {r.lease for r, write in zip(reports, writes, strict=True) if write.fence in held}
 
     async def take_signal(self, *, lease: Name, name: str, step: str) -> tuple[bool, Any]:
@@ -398,12 +398,12 @@ def _text(value: Any) -> str | None:
     return None if value is None else json.dumps(value)
 
 
-def _end(end: End | None) -> Ending | Yielding | None:
+def _end(end: End | None) -> Ended | Suspended | None:
     if end is None:
         return None
     if end.status in ENDED:
-        return Ending(end.status, _text(end.output), _text(end.error), end.last_error, end.last_error)
-    return Yielding(
+        return Ended(end.status, _text(end.output), _text(end.error), end.last_error, end.last_error)
+    return Suspended(
         end.status,
         delay=end.delay,
         count_attempt=end.count_attempt,

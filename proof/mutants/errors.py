@@ -15,7 +15,9 @@ MUTANTS = (
         "a handler's `except Exception` never sees the engine's control flow",
         (
             Edit(
-                "engine.signals:EngineSignal", "class EngineSignal(BaseException):", "class EngineSignal(Exception):"
+                "engine.replay.unwinding:EngineSignal",
+                "class EngineSignal(BaseException):",
+                "class EngineSignal(Exception):",
             ),
         ),
         (f"{_ORDINARY}::test_changed_code_is_no_error_that_a_handler_can_catch",),
@@ -25,7 +27,7 @@ MUTANTS = (
         "a step whose record cannot be written for a while has not failed",
         (
             Edit(
-                "engine.execution:Execution.record",
+                "engine.replay.run_pass:RunPass.record",
                 "await self.insisted(",
                 "raise\nawait self.insisted(",
             ),
@@ -37,7 +39,7 @@ MUTANTS = (
         "a handler catches the recorded error, also in its first pass",
         (
             Edit(
-                "engine.execution:Execution.fail",
+                "engine.replay.run_pass:RunPass.fail",
                 "return self.failure_of(record, is_final=is_final, "
                 "branch=branch).with_traceback(error.__traceback__)\n",
                 "self.failure_of(record, is_final=is_final, branch=branch)\nreturn error\n",
@@ -50,8 +52,8 @@ MUTANTS = (
         "an error that a transaction's function raised is recorded, and raised by every replay",
         (
             Edit(
-                "engine.transactions:_attempt",
-                "return Raise(await execution.fail(pending, failed, branch=branch))\n",
+                "engine.ctx.transactions:_attempt",
+                "return Raise(await run_pass.fail(pending, failed, branch=branch))\n",
                 "return Raise(failed)\n",
             ),
         ),
@@ -60,14 +62,14 @@ MUTANTS = (
     Mutant(
         "users-error-taken-for-the-connections-postgres",
         "an OSError of a transaction's function is the user's, and the function is called once",
-        (Edit("db.claims:_worked", "raise WorkFailed(error) from error\n", "raise\n"),),
+        (Edit("db.runs.claims:_worked", "raise WorkFailed(error) from error\n", "raise\n"),),
         (f"{_TRANSACTIONS}::test_an_error_of_the_users_function_is_the_users",),
         on="postgres",
     ),
     Mutant(
         "finally-runs-when-handed-back",
         "a `finally` begins no step when its worker hands the run back",
-        (Edit("engine.execution:Execution.check_usable", "if self.handing_back:\n", "if self._is_closed:\n"),),
+        (Edit("engine.replay.run_pass:RunPass.check_usable", "if self.handing_back:\n", "if self._is_closed:\n"),),
         (f"{_ENDING}::test_a_finally_begins_no_step_when_its_worker_is_stopped",),
     ),
     Mutant(
@@ -75,7 +77,7 @@ MUTANTS = (
         "a part that cannot be recorded ends the whole pass, however the rest of the handler waits",
         (
             Edit(
-                "engine.execution:Execution.halt",
+                "engine.replay.run_pass:RunPass.halt",
                 "self._loop.call_soon(self._tell_handler, current_branch.get(), tuple(self._live))",
                 "pass",
             ),
@@ -85,7 +87,7 @@ MUTANTS = (
     Mutant(
         "progress-shown-again",
         "a replay does not show progress again",
-        (Edit("engine.progress:Progress.show", "if execution.is_replaying():\n    return\n", ""),),
+        (Edit("engine.ctx.progress:Progress.show", "if run_pass.is_replaying():\n    return\n", ""),),
         (f"{_MISUSED}::test_progress_is_not_shown_again_by_a_replay",),
     ),
     Mutant(
@@ -93,7 +95,7 @@ MUTANTS = (
         "a wait inside the body of a step is refused",
         (
             Edit(
-                "engine.execution:Execution.refuse_in_body",
+                "engine.replay.run_pass:RunPass.refuse_in_body",
                 "if body is not None:\n",
                 "if body is not None and not name:\n",
             ),
@@ -105,7 +107,7 @@ MUTANTS = (
         "what a handler did about a failure does not park the attempt that goes well",
         (
             Edit(
-                "engine.places:Places._left_by",
+                "engine.replay.places:Places._left_by",
                 "stale = [key for each in chain for key in self._behind(each)]",
                 "stale = [key for each in chain for key in self._behind(each) if not key]",
             ),
@@ -117,7 +119,7 @@ MUTANTS = (
         "a step that was called and not awaited ends the run in ERROR",
         (
             Edit(
-                "engine.execution:Execution.check_all_were_awaited",
+                "engine.replay.run_pass:RunPass.check_all_were_awaited",
                 "if forgotten:\n",
                 "if forgotten and not self.claim:\n",
             ),
@@ -129,7 +131,7 @@ MUTANTS = (
         "a run whose handler made up for its error is not retried",
         (
             Edit(
-                "engine.executor:Executor._decided",
+                "engine.runs.executor:Executor._decided",
                 "is_made_up_for = bool(compensated_by) and not isinstance(error, TransientError)",
                 "is_made_up_for = False",
             ),
@@ -139,7 +141,7 @@ MUTANTS = (
     Mutant(
         "compensated-in-tasks",
         "what a task does that was begun for an error is done about that error",
-        (Edit("engine.branches:_TaskFactory._task", "context.run(handled_error.set, error)", "pass"),),
+        (Edit("engine.replay.branches:_TaskFactory._task", "context.run(handled_error.set, error)", "pass"),),
         (f"{_COMPENSATING}::test_what_was_made_up_for_is_not_tried_again",),
     ),
     Mutant(
@@ -147,11 +149,11 @@ MUTANTS = (
         "a step that has used up its own attempts is not run again by the run's",
         (
             Edit(
-                "engine.executor:Executor._decided",
+                "engine.runs.executor:Executor._decided",
                 "is_used_up = any(step.is_final for step in made_it_fail)",
                 "is_used_up = False",
             ),
-            Edit("engine.failures:reopened", "if not step.is_final\n", ""),
+            Edit("engine.replay.failures:reopened", "if not step.is_final\n", ""),
         ),
         (f"{_MISUSED}::test_the_bodies_of_a_step_are_those_of_its_policy_else_one_in_each_attempt_of_the_run",),
     ),
@@ -160,7 +162,7 @@ MUTANTS = (
         "a step with retry_unknown=False whose outcome is unknown is not run again",
         (
             Edit(
-                "engine.steps:_begun_before",
+                "engine.ctx.steps:_begun_before",
                 "if recorded is not None and recorded.status is StepStatus.RUNNING:",
                 "if recorded is not None and recorded.status is StepStatus.PAUSED:",
             ),
@@ -172,7 +174,7 @@ MUTANTS = (
         "a recorded error keeps its attributes",
         (
             Edit(
-                "engine.recorded_errors.reading:Reader.read",
+                "engine.recorded_errors.decode:Reader.read",
                 '_set_attributes(error, attributes | unstored["attributes"])\n',
                 '_set_attributes(error, dict.fromkeys(attributes) | unstored["attributes"])\n',
             ),

@@ -12,7 +12,7 @@ MUTANTS = (
         "a run is ended only by whoever holds it",
         (
             Edit(
-                "db.settling:_settle_by_parts",
+                "db.runs.settlement:_settle_by_parts",
                 "endings = [(w.fence[0], w.end) for w in mine if",
                 "endings = [(w.fence[0], w.end) for w in writes if",
             ),
@@ -24,7 +24,7 @@ MUTANTS = (
         "a run is ended only by whoever holds it",
         (
             Edit(
-                "db/settling.postgres.sql:settle",
+                "db/runs/settlement.postgres.sql:settle",
                 "and m.lease_token = ends.token\n"
                 "and m.leased_by is not null\n"
                 "and ends.status in ('SUCCESS', 'ERROR')",
@@ -39,7 +39,7 @@ MUTANTS = (
         "a step is recorded only by whoever holds the run",
         (
             Edit(
-                "db/settling.sql:record_held_steps",
+                "db/runs/settlement.sql:record_held_steps",
                 "and m.lease_token = given.token\nand m.leased_by is not null\n",
                 "",
             ),
@@ -51,7 +51,7 @@ MUTANTS = (
         "a step is recorded only by whoever holds the run",
         (
             Edit(
-                "db/settling.postgres.sql:_held_and_recorded",
+                "db/runs/settlement.postgres.sql:_held_and_recorded",
                 "and m.lease_token = steps.token\nand m.leased_by is not null\n",
                 "",
             ),
@@ -62,7 +62,13 @@ MUTANTS = (
     Mutant(
         "last-steps-unfenced",
         "the steps that come with a run's end are recorded only by whoever holds it",
-        (Edit("db.settling:_settle_by_parts", "await record_steps(db, mine)\n", "await record_steps(db, writes)\n"),),
+        (
+            Edit(
+                "db.runs.settlement:_settle_by_parts",
+                "await record_steps(db, mine)\n",
+                "await record_steps(db, writes)\n",
+            ),
+        ),
         (_STALE,),
     ),
     Mutant(
@@ -70,7 +76,7 @@ MUTANTS = (
         "only whoever holds a run can put it to rest",
         (
             Edit(
-                "db.settling:_settle_by_parts",
+                "db.runs.settlement:_settle_by_parts",
                 "yieldings = [(w.fence[0], w.end) for w in mine if",
                 "yieldings = [(w.fence[0], w.end) for w in writes if",
             ),
@@ -82,7 +88,7 @@ MUTANTS = (
         "only whoever holds a run can put it to rest",
         (
             Edit(
-                "db/settling.postgres.sql:settle",
+                "db/runs/settlement.postgres.sql:settle",
                 "and m.lease_token = ends.token\n"
                 "and m.leased_by is not null\n"
                 "and ends.status in ('PENDING', 'RUNNING', 'PAUSED')",
@@ -97,7 +103,7 @@ MUTANTS = (
         "whoever has handed a run back does not hold it any more, although its token is the newest",
         (
             Edit(
-                "db/settling.sql:hold",
+                "db/runs/settlement.sql:hold",
                 "and m.leased_by is not null\n",
                 "",
             ),
@@ -195,8 +201,8 @@ MUTANTS = (
         "a transactional step is carried out only by whoever holds the run",
         (
             Edit(
-                "db.claims:transact",
-                "if not await settling.hold(db, [fence]):\n    return None\n",
+                "db.runs.claims:transact",
+                "if not await settlement.hold(db, [fence]):\n    return None\n",
                 "",
             ),
         ),
@@ -207,8 +213,8 @@ MUTANTS = (
         "children are started only by whoever holds the run",
         (
             Edit(
-                "db.claims:spawn",
-                "if not await settling.hold(db, [fence]):\n    return None\n",
+                "db.runs.claims:spawn",
+                "if not await settlement.hold(db, [fence]):\n    return None\n",
                 "",
             ),
         ),
@@ -219,8 +225,8 @@ MUTANTS = (
         "a signal is consumed only by whoever holds the run",
         (
             Edit(
-                "db.claims:take_signal",
-                "if not await settling.hold(db, [fence]):\n    return False, None\n",
+                "db.runs.claims:take_signal",
+                "if not await settlement.hold(db, [fence]):\n    return False, None\n",
                 "",
             ),
         ),
@@ -231,7 +237,7 @@ MUTANTS = (
         "what a lost attempt emits is not published",
         (
             Edit(
-                "db.settling:commit",
+                "db.runs.settlement:commit",
                 "[each for write in news if write.fence in held for each in write.emissions]",
                 "[each for write in news for each in write.emissions]",
             ),
@@ -243,8 +249,8 @@ MUTANTS = (
         "progress is shown only by whoever holds the run",
         (
             Edit(
-                "db.claims:show_progress",
-                "if await settling.hold(db, [fence]):\n",
+                "db.runs.claims:show_progress",
+                "if await settlement.hold(db, [fence]):\n",
                 "if fence:\n",
             ),
         ),
@@ -255,7 +261,7 @@ MUTANTS = (
         "a claim that a pause has overtaken does not start the run",
         (
             Edit(
-                "db/claims.postgres.sql:start_runs",
+                "db/runs/claims.postgres.sql:start_runs",
                 "and m.lease_token = given.token\nand m.leased_by is not null\n",
                 "",
             ),
@@ -266,7 +272,7 @@ MUTANTS = (
     Mutant(
         "cancel-does-not-fence",
         "whoever executes a cancelled run can write no more",
-        (Edit("db.lifecycle:cancel", "await delete_messages(db, cancelled)\n", ""),),
+        (Edit("db.runs.transitions:cancel", "await delete_messages(db, cancelled)\n", ""),),
         (_STALE,),
     ),
     Mutant(
@@ -274,7 +280,7 @@ MUTANTS = (
         "whoever executes a paused run can write no more",
         (
             Edit(
-                "db/lifecycle.sql:put_away_message",
+                "db/runs/transitions.sql:put_away_message",
                 "leased_by = null,\nlease_token = {next_token lease_token}\n",
                 "lease_token = lease_token\n",
             ),
@@ -286,7 +292,7 @@ MUTANTS = (
         "whoever executes a deleted run can write no more",
         (
             Edit(
-                "db/lifecycle.sql:hide_message",
+                "db/runs/transitions.sql:hide_message",
                 "leased_by = null,\nlease_token = {next_token lease_token}\n",
                 "lease_token = lease_token\n",
             ),
@@ -298,7 +304,7 @@ MUTANTS = (
         "whoever executes a run that is restarted can write no more",
         (
             Edit(
-                "db/lifecycle.sql:revive_messages",
+                "db/runs/transitions.sql:revive_messages",
                 "leased_by = null,\nattempts = 0,\nlease_token = {next_token pgqrs_messages.lease_token};",
                 "attempts = 0;",
             ),

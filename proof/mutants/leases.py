@@ -45,7 +45,7 @@ MUTANTS = (
                 "",
             ),
             Edit(
-                "db/settling.sql:yield_messages",
+                "db/runs/settlement.sql:yield_messages",
                 "attempts = attempts - given.give_back",
                 "attempts = attempts + 1 - given.give_back",
             ),
@@ -120,7 +120,7 @@ MUTANTS = (
         "a lease of a run is as long as was asked for",
         (
             Edit(
-                "db/claims.postgres.sql:claim_runs",
+                "db/runs/claims.postgres.sql:claim_runs",
                 "set visible_after = {after allowed.lease_seconds},",
                 "set visible_after = {after allowed.lease_seconds / 2},",
             ),
@@ -133,7 +133,7 @@ MUTANTS = (
         "a run that keeps failing ends in ERROR after max_attempts",
         (
             Edit(
-                "engine.outcome:failure",
+                "engine.runs.outcome:failure",
                 "case _ if attempt >= policy.max_attempts or not (",
                 "case _ if not (",
             ),
@@ -157,7 +157,7 @@ MUTANTS = (
         "a run that kills its workers ends in ERROR",
         (
             Edit(
-                "engine.worker:WorkerLoop._end_lost",
+                "engine.runs.worker:WorkerLoop._end_lost",
                 "if not await claims.some_are_lost(self._db, self.service.queue_ids):",
                 "if self.service.queue_ids:",
             ),
@@ -169,7 +169,7 @@ MUTANTS = (
         "a sleep or a graceful hand-back uses up no attempt",
         (
             Edit(
-                "db.settling:_yield",
+                "db.runs.settlement:_yield",
                 "given=[(run_id, y.run_at, y.delay, 0 if y.count_attempt else 1) for run_id, y in yieldings],",
                 "given=[(run_id, y.run_at, y.delay, 0) for run_id, y in yieldings],",
             ),
@@ -179,7 +179,7 @@ MUTANTS = (
     Mutant(
         "hand-back-counts-postgres",
         "a sleep or a graceful hand-back uses up no attempt",
-        (Edit("db.settling:_columns", "give_back = 0 if end.count_attempt else 1\n", "give_back = 0\n"),),
+        (Edit("db.runs.settlement:_columns", "give_back = 0 if end.count_attempt else 1\n", "give_back = 0\n"),),
         (f"{_WORKFLOWS}::test_a_run_that_sleeps_often_does_not_use_up_its_attempts",),
         on="postgres",
     ),
@@ -194,7 +194,7 @@ MUTANTS = (
         "a run that is paused while it runs has not used up an attempt",
         (
             Edit(
-                "db/lifecycle.sql:put_away_message",
+                "db/runs/transitions.sql:put_away_message",
                 "-- Taken away, not lost: the attempt does not count.\n"
                 "attempts = case when leased_by is null or attempts <= 0 then attempts else attempts - 1 end,\n",
                 "",
@@ -237,7 +237,7 @@ MUTANTS = (
         "a run waits for its time",
         (
             Edit(
-                "db/triggering.sql:insert_run_messages",
+                "db/runs/triggers.sql:insert_run_messages",
                 "coalesce(:run_at, {after :delay})",
                 "coalesce({after :delay}, :run_at)",
             ),
@@ -330,7 +330,7 @@ MUTANTS = (
         "a worker that slept through its lease starts nothing more",
         (
             Edit(
-                "engine.heartbeat:Held.is_valid",
+                "engine.heartbeat:HeldLease.is_valid",
                 "return not self.is_lost and self.due > time.monotonic()",
                 "return not self.is_lost",
             ),
@@ -342,7 +342,9 @@ MUTANTS = (
         "polling finds what no hint told of",
         (
             Edit(
-                "engine.polling:Idling.wait", "if await bell.wait(min(seconds, left)):", "if await bell.wait(3600.0):"
+                "engine.idle:IdlePoller.wait",
+                "if await bell.wait(min(seconds, left)):",
+                "if await bell.wait(3600.0):",
             ),
         ),
         ("tests/behaviour/test_waking.py::test_without_any_hint_polling_finds_the_message",),
@@ -364,7 +366,7 @@ MUTANTS = (
         "what a claim says of the time is the database's",
         (
             Edit(
-                "db.claims:_claim",
+                "db.runs.claims:_claim",
                 "now = lease.visible_after - timedelta(seconds=lease_seconds)",
                 "now = datetime.now(lease.visible_after.tzinfo) - timedelta(seconds=0)",
             ),
@@ -374,7 +376,7 @@ MUTANTS = (
     Mutant(
         "hand-back-holds-on",
         "a stopped worker hands its run back at once",
-        (Edit("engine.worker:WorkerLoop._end_handlers", "self._executor.hand_back()\n", ""),),
+        (Edit("engine.runs.worker:WorkerLoop._end_handlers", "self._executor.hand_back()\n", ""),),
         (f"{_WORKFLOWS}::test_a_stopped_worker_hands_its_run_back_and_does_no_more_of_it",),
     ),
 )

@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "key-ignored",
         "the same idempotency key gives the same run",
-        (Edit("db.triggering:_trigger", "if not new.keys:\n", "if new.inputs:\n"),),
+        (Edit("db.runs.triggers:_trigger", "if not new.keys:\n", "if new.inputs:\n"),),
         (f"{_SUBMITTING}::test_the_same_key_and_input_give_the_same_run",),
     ),
     Mutant(
@@ -22,7 +22,7 @@ MUTANTS = (
         "the same key with another input is a conflict",
         (
             Edit(
-                "db.triggering:_found",
+                "db.runs.triggers:_found",
                 "if not is_same:\n",
                 "if not is_same and not key:\n",
             ),
@@ -34,7 +34,7 @@ MUTANTS = (
         "cancelling a run cancels its children",
         (
             Edit(
-                "db.lifecycle:cancel",
+                "db.runs.transitions:cancel",
                 'todo += [row[0] for row in await db.fetch(_SQL["children_of"], run_id=each)]\n',
                 "",
             ),
@@ -46,12 +46,12 @@ MUTANTS = (
         "what has ended keeps its status",
         (
             Edit(
-                "db.lifecycle:cancel",
+                "db.runs.transitions:cancel",
                 "if status in ENDED:\n",
                 "if status in ():\n",
             ),
             Edit(
-                "db.lifecycle:cancel",
+                "db.runs.transitions:cancel",
                 "if (await _locked(db, each)).status in ENDED:\n",
                 "if (await _locked(db, each)).status in ():\n",
             ),
@@ -63,7 +63,7 @@ MUTANTS = (
         "a run that has ended is not started again by a message that was left behind",
         (
             Edit(
-                "db/claims.sql:start_runs",
+                "db/runs/claims.sql:start_runs",
                 "and status not in ('SUCCESS', 'ERROR', 'CANCELLED')\n",
                 "",
             ),
@@ -75,7 +75,7 @@ MUTANTS = (
         "a run that has ended is not started again by a message that was left behind",
         (
             Edit(
-                "db/claims.postgres.sql:claim_runs",
+                "db/runs/claims.postgres.sql:claim_runs",
                 "and r.status not in ('SUCCESS', 'ERROR', 'CANCELLED')\n",
                 "",
             ),
@@ -88,8 +88,8 @@ MUTANTS = (
         "a run that has ended has no message",
         (
             Edit(
-                "db.settling:_end",
-                "await lifecycle.delete_messages(db, [run_id for run_id, _ in endings])\n",
+                "db.runs.settlement:_end",
+                "await transitions.delete_messages(db, [run_id for run_id, _ in endings])\n",
                 "",
             ),
         ),
@@ -98,7 +98,7 @@ MUTANTS = (
     Mutant(
         "resume-wakes-nobody",
         "a resumed run goes on at once",
-        (Edit("db.lifecycle:resume", 'await db.execute(_SQL["wake_run"], run_id=run_id)\n', ""),),
+        (Edit("db.runs.transitions:resume", 'await db.execute(_SQL["wake_run"], run_id=run_id)\n', ""),),
         (f"{_WORKFLOWS}::test_a_paused_run_resumes_with_the_data_given",),
     ),
     Mutant(
@@ -106,7 +106,7 @@ MUTANTS = (
         "a run that a person paused waits for a person",
         (
             Edit(
-                "db/lifecycle.sql:wake_waiting_run",
+                "db/runs/transitions.sql:wake_waiting_run",
                 "and visible_after > {now}\nand visible_after < {after :put_away};",
                 "and visible_after > {now};",
             ),
@@ -118,7 +118,7 @@ MUTANTS = (
         "a restarted run keeps its completed steps",
         (
             Edit(
-                "db/healing.sql:delete_given_steps",
+                "db/runs/restarts.sql:delete_given_steps",
                 "where (run_id, step_id) in (\n    select given.run_id, given.step_id\n",
                 "where run_id in (\n    select given.run_id\n",
             ),
@@ -128,19 +128,19 @@ MUTANTS = (
     Mutant(
         "restart-keeps-failed-steps",
         "a restarted run tries again the step that failed",
-        (Edit("db.lifecycle:_restart", "await healing.reopen(db, plan)\n", ""),),
+        (Edit("db.runs.transitions:_restart", "await restarts.reopen(db, plan)\n", ""),),
         (f"{_WORKFLOWS}::test_an_error_can_be_restarted_and_keeps_its_completed_steps",),
     ),
     Mutant(
         "restart-reopens-caught-errors",
         "an error that a handler caught stays caught after a restart",
-        (Edit("db.healing:blame", "if step.step_id in named and (step.is_open or", "if (step.is_open or"),),
+        (Edit("db.runs.restarts:blame", "if step.step_id in named and (step.is_open or", "if (step.is_open or"),),
         (f"{_RESTARTING}::test_restart_reopens_the_steps_whose_error_left_the_handler_and_nothing_else",),
     ),
     Mutant(
         "restart-reopens-a-result",
         "a step that has succeeded is not run again by a restart",
-        (Edit("db.healing:blame", "(step.is_open or step.step_id in failed)]", "True]"),),
+        (Edit("db.runs.restarts:blame", "(step.is_open or step.step_id in failed)]", "True]"),),
         ("tests/properties/test_healing.py::test_random_restarts_touch_only_what_they_may",),
     ),
     Mutant(
@@ -148,7 +148,7 @@ MUTANTS = (
         "of several restarts one wins",
         (
             Edit(
-                "db.lifecycle:restart",
+                "db.runs.transitions:restart",
                 "if run.status not in ENDED and not await _is_crashed(db, run, messages):\n",
                 "if run.status is RunStatus.PAUSED:\n",
             ),
@@ -158,13 +158,13 @@ MUTANTS = (
     Mutant(
         "restart-takes-a-leased-run",
         "a restart does not take a run from a worker that holds its lease",
-        (Edit("db.lifecycle:_is_crashed", "leased_by is not None and bool(is_due)", "leased_by is not None"),),
+        (Edit("db.runs.transitions:_is_crashed", "leased_by is not None and bool(is_due)", "leased_by is not None"),),
         (f"{_RESTARTING}::test_a_second_restart_does_not_take_the_run_from_its_worker",),
     ),
     Mutant(
         "restart-forgets-its-request",
         "a restart whose reply was lost is done once",
-        (Edit("db.lifecycle:_was_restarted_by", 'object_in(row[0]).get("request") == request', "False"),),
+        (Edit("db.runs.transitions:_was_restarted_by", 'object_in(row[0]).get("request") == request', "False"),),
         (f"{_RESTARTING}::test_a_restart_whose_reply_was_lost_is_done_once",),
     ),
     Mutant(
@@ -172,7 +172,7 @@ MUTANTS = (
         "every failed child of a fan-out is retried",
         (
             Edit(
-                "db.healing:_retried",
+                "db.runs.restarts:_retried",
                 "asked = found.guilty | found.results.keys() | found.awaited",
                 "asked = found.guilty",
             ),
@@ -184,12 +184,12 @@ MUTANTS = (
         "a child that has succeeded since is not run again",
         (
             Edit(
-                "db.healing:_retried",
+                "db.runs.restarts:_retried",
                 "retried = {child for child in live if children[child].has_failed}\n",
                 "retried = set(live)\n",
             ),
             Edit(
-                "db.healing:plan_of_retry",
+                "db.runs.restarts:plan_of_retry",
                 "await locked(db, wanted - plan.keys()) if each.status in _ENDED_BADLY]",
                 "await locked(db, wanted - plan.keys())]",
             ),
@@ -201,7 +201,7 @@ MUTANTS = (
         "a run that is reset starts over",
         (
             Edit(
-                "db.lifecycle:reset",
+                "db.runs.transitions:reset",
                 'await db.execute(_SQL["delete_steps"], run_id=run_id)\n',
                 "pass\n",
             ),
@@ -237,12 +237,12 @@ MUTANTS = (
         "a run that has not ended stays, however old it is",
         (
             Edit(
-                "db/retention.sql:_ranges",
+                "db/upkeep/retention.sql:_ranges",
                 "union all select 'CANCELLED'\n",
                 "union all select 'CANCELLED'\nunion all select 'PAUSED'\n",
             ),
             Edit(
-                "db/retention.sql:pick_ended",
+                "db/upkeep/retention.sql:pick_ended",
                 "select r.run_id, r.completed_at\n"
                 "from pgqrs_workflow_runs as r\n"
                 "where r.workflow_id = :target_id\n"
@@ -260,7 +260,7 @@ MUTANTS = (
                 "order by r.updated_at, r.run_id\n",
             ),
             Edit(
-                "db/retention.sql:lock_ended",
+                "db/upkeep/retention.sql:lock_ended",
                 "and r.completed_at <= {after -:keep}\n"
                 "and (r.deleted_at is null or cast(:apart as integer) = 0)\n"
                 "and {include _may_go}\n"
@@ -280,12 +280,12 @@ MUTANTS = (
         "what has ended is kept as long as the policy says",
         (
             Edit(
-                "db/retention.sql:pick_ended",
+                "db/upkeep/retention.sql:pick_ended",
                 "and r.completed_at <= {after -:keep}\n",
                 "and r.completed_at <= {after 1 - :keep / 2}\n",
             ),
             Edit(
-                "db/retention.sql:lock_ended",
+                "db/upkeep/retention.sql:lock_ended",
                 "and r.completed_at <= {after -:keep}\n",
                 "",
             ),
@@ -297,7 +297,7 @@ MUTANTS = (
         "a run stays until what it tells is published",
         (
             Edit(
-                "db/retention.sql:_may_go",
+                "db/upkeep/retention.sql:_may_go",
                 "where o.aggregate_id = r.run_id and o.published_at is null and o.dead_at is null",
                 "where o.aggregate_id = r.run_id and o.published_at is null and o.dead_at is not null",
             ),
@@ -309,10 +309,9 @@ MUTANTS = (
         "a failed run triggers its dead letter once",
         (
             Edit(
-                "db.settling:_tell_others",
-                "await triggering.trigger_dead_letters(db, failed)\n",
-                "await triggering.trigger_dead_letters(db, failed)\n"
-                "await triggering.trigger_dead_letters(db, failed)\n",
+                "db.runs.settlement:_tell_others",
+                "await triggers.trigger_dead_letters(db, failed)\n",
+                "await triggers.trigger_dead_letters(db, failed)\nawait triggers.trigger_dead_letters(db, failed)\n",
             ),
         ),
         ("tests/behaviour/test_dead_letter_workflows.py::test_a_failed_run_triggers_the_workflow_named_for_that",),
@@ -322,7 +321,7 @@ MUTANTS = (
         "a dead letter that fails triggers no other",
         (
             Edit(
-                "db/triggering.sql:dead_letters_of_runs",
+                "db/runs/triggers.sql:dead_letters_of_runs",
                 "and r.dead_letter_of is null\n",
                 "and coalesce(r.dead_letter_of, 0) < 3\n",
             ),
@@ -334,7 +333,7 @@ MUTANTS = (
         "an event counts as published only when it was taken",
         (
             Edit(
-                "engine.outbox:Dispatcher._publish",
+                "engine.outbox.dispatcher:OutboxLoop._publish",
                 "error = await self._send(claimed.event, routes)\n"
                 "held = await (self._published(claimed) if error is None else self._failed(claimed, error))\n",
                 "held = await self._published(claimed)\nawait self._send(claimed.event, routes)\n",
@@ -347,7 +346,11 @@ MUTANTS = (
         "an event is not published before those of its run that came earlier",
         (
             Edit("db/tables/outbox.sql:claim_events", "and {include _is_head}\n", ""),
-            Edit("engine.outbox:Dispatcher._choose", "if not each.is_head or each.run_id in runs or any(", "if any("),
+            Edit(
+                "engine.outbox.dispatcher:OutboxLoop._choose",
+                "if not each.is_head or each.run_id in runs or any(",
+                "if any(",
+            ),
         ),
         (f"{_OUTBOX}::test_what_comes_after_a_refused_event_of_its_run_waits_for_it",),
     ),

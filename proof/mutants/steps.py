@@ -14,7 +14,11 @@ MUTANTS = (
     Mutant(
         "tasks-in-the-order-of-addresses",
         "a TaskGroup cancels its tasks in the same order in every pass",
-        (Edit("engine.branches:BranchTask.__hash__", "return self._hash\n", "return object.__hash__(self)\n"),),
+        (
+            Edit(
+                "engine.replay.branches:BranchTask.__hash__", "return self._hash\n", "return object.__hash__(self)\n"
+            ),
+        ),
         (f"{_CANCELLED}::test_a_group_cancels_its_tasks_in_one_order",),
     ),
     Mutant(
@@ -22,9 +26,9 @@ MUTANTS = (
         "a TaskGroup that cancels the handler is no deadline around its step",
         (
             Edit(
-                "engine.executor:Executor._execute",
-                "execution.root.run_in(execution.task)",
-                "execution.task.timed_out = True",
+                "engine.runs.executor:Executor._execute",
+                "run_pass.root.run_in(run_pass.task)",
+                "run_pass.task.timed_out = True",
             ),
         ),
         (f"{_CANCELLED}::test_the_step_of_the_handler_itself_in_a_group_ends_when_a_task_fails",),
@@ -34,28 +38,28 @@ MUTANTS = (
         "a transaction in a cancelled branch does not hold up the results of the others",
         (
             Edit(
-                "engine.transactions:transaction",
-                "answer = await apart(execution, attempt, place.step_id)\n",
+                "engine.ctx.transactions:transaction",
+                "answer = await apart(run_pass, attempt, place.step_id)\n",
                 "try:\n"
-                "    answer = await execution.begun(outside(attempt))\n"
+                "    answer = await run_pass.begun(outside(attempt))\n"
                 "finally:\n"
-                "    execution.is_numbered(place.step_id)\n",
+                "    run_pass.is_numbered(place.step_id)\n",
             ),
-            Edit("engine.transactions:_transact.number", "if is_over:\n", "if False:\n"),
-            Edit("engine.transactions", "current_body, current_branch", "current_body, current_branch, outside"),
+            Edit("engine.ctx.transactions:_transact.number", "if is_over:\n", "if False:\n"),
+            Edit("engine.ctx.transactions", "current_body, current_branch", "current_body, current_branch, outside"),
         ),
         (f"{_CANCELLED}::test_a_transaction_in_a_cancelled_branch_does_not_hold_up_the_others",),
     ),
     Mutant(
         "answer-before-what-was-there",
         "an answer between two passes comes after everything that the handler got in the first",
-        (Edit("engine.steps:replayed_text", "await execution.number_late(place)\n", "pass\n"),),
+        (Edit("engine.ctx.steps:replayed_text", "await run_pass.number_late(place)\n", "pass\n"),),
         (f"{_ORDER}::test_data_for_a_step_that_paused_comes_after_all_that_was_there",),
     ),
     Mutant(
         "map-waits-with-room",
         "ctx.map fills all its places after a replay",
-        (Edit("engine.mapping:map_", "while begun < len(items)", "if begun < len(items)"),),
+        (Edit("engine.ctx.map_children:map_", "while begun < len(items)", "if begun < len(items)"),),
         ("tests/behaviour/test_waiting_beside_work.py::test_a_map_fills_all_its_places_after_a_replay",),
     ),
     Mutant(
@@ -68,13 +72,13 @@ MUTANTS = (
     Mutant(
         "step-overwritten",
         "the first recorded result of a step wins for ever",
-        (Edit("db/settling.sql:_first_wins", "where pgqrs_workflow_steps.status <> 'SUCCESS'\n", ""),),
+        (Edit("db/runs/settlement.sql:_first_wins", "where pgqrs_workflow_steps.status <> 'SUCCESS'\n", ""),),
         ("tests/faults/test_first_result_wins.py",),
     ),
     Mutant(
         "step-overwritten-postgres",
         "the first recorded result of a step wins for ever",
-        (Edit("db/settling.sql:_first_wins", "where pgqrs_workflow_steps.status <> 'SUCCESS'\n", ""),),
+        (Edit("db/runs/settlement.sql:_first_wins", "where pgqrs_workflow_steps.status <> 'SUCCESS'\n", ""),),
         ("tests/faults/test_first_result_wins.py",),
         on="postgres",
     ),
@@ -83,7 +87,7 @@ MUTANTS = (
         "a completed step is not run again",
         (
             Edit(
-                "engine.steps:step",
+                "engine.ctx.steps:step",
                 "if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):",
                 "if recorded is not None and recorded.status is StepStatus.ERROR:",
             ),
@@ -95,7 +99,7 @@ MUTANTS = (
         "an error that the handler caught is caught again in a replay",
         (
             Edit(
-                "engine.steps:step",
+                "engine.ctx.steps:step",
                 "if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):",
                 "if recorded is not None and recorded.status is StepStatus.SUCCESS:",
             ),
@@ -107,7 +111,9 @@ MUTANTS = (
         "a step returns what is on record, also the first time",
         (
             Edit(
-                "engine.steps:_body", "return _Done(text, decode(text, shape.returns))", "return _Done(text, result)"
+                "engine.ctx.steps:_body",
+                "return _Done(text, decode(text, shape.returns))",
+                "return _Done(text, result)",
             ),
         ),
         (f"{_RECORDS}::test_a_step_gives_the_same_the_first_time_and_in_a_replay",),
@@ -117,9 +123,9 @@ MUTANTS = (
         "a step returns only when its checkpoint has committed",
         (
             Edit(
-                "engine.steps:_attempt",
-                "await execution.record(record, emitted)",
-                "outside(execution.record(record, emitted))",
+                "engine.ctx.steps:_attempt",
+                "await run_pass.record(record, emitted)",
+                "outside(run_pass.record(record, emitted))",
             ),
         ),
         (f"{_RECORDS}::test_a_handler_goes_on_only_when_its_step_is_durable",),
@@ -127,7 +133,7 @@ MUTANTS = (
     Mutant(
         "attempts-of-a-step-forgotten",
         "a step with a policy is tried as often as that says, and no more",
-        (Edit("engine.steps:step", "attempts = (recorded.attempts if recorded else 0) + 1", "attempts = 1"),),
+        (Edit("engine.ctx.steps:step", "attempts = (recorded.attempts if recorded else 0) + 1", "attempts = 1"),),
         (f"{_WORKFLOWS}::test_a_step_with_a_policy_is_tried_again_by_itself",),
     ),
     Mutant(
@@ -135,8 +141,8 @@ MUTANTS = (
         "a retried run tries the step again that failed",
         (
             Edit(
-                "engine.executor:Executor._decided",
-                "again = reopened(made_it_fail) if isinstance(end, Yielding) else ()",
+                "engine.runs.executor:Executor._decided",
+                "again = reopened(made_it_fail) if isinstance(end, Suspended) else ()",
                 "again = ()",
             ),
         ),
@@ -147,7 +153,7 @@ MUTANTS = (
         "code that asks for another step than is on record is told so",
         (
             Edit(
-                "engine.places:Places.ask",
+                "engine.replay.places:Places.ask",
                 "return None if recorded is None or recorded.step_id == place.step_id else recorded",
                 "return None",
             ),
@@ -157,7 +163,7 @@ MUTANTS = (
     Mutant(
         "removed-step-undetected",
         "code that ends without a step that is on record is told so",
-        (Edit("engine.executor:Executor._run", "execution.check_all_were_asked_for()\n", ""),),
+        (Edit("engine.runs.executor:Executor._run", "run_pass.check_all_were_asked_for()\n", ""),),
         (f"{_RECORDS}::test_code_that_has_lost_a_recorded_step_is_told_so_at_its_end",),
     ),
     Mutant(
@@ -165,12 +171,12 @@ MUTANTS = (
         "a run whose code has changed is parked, not failed",
         (
             Edit(
-                "engine.outcome:failure",
+                "engine.runs.outcome:failure",
                 "case PermanentError() | SerializationError() | InvalidArguments():\n",
                 "case PermanentError() | SerializationError() | InvalidArguments() | NonDeterminism():\n",
             ),
             Edit(
-                "engine.outcome:failure",
+                "engine.runs.outcome:failure",
                 "case NonDeterminism() if is_ours:\n",
                 "case NonDeterminism() if attempt < 0:\n",
             ),
@@ -182,7 +188,7 @@ MUTANTS = (
         "a step of the same name is another step",
         (
             Edit(
-                "engine.branches:Branch.next_id",
+                "engine.replay.branches:Branch.next_id",
                 'return name if count == 1 else f"{name}#{count}"',
                 "return name if count else name",
             ),
@@ -192,7 +198,7 @@ MUTANTS = (
     Mutant(
         "branches-share-ids",
         "each branch of a handler has steps of its own",
-        (Edit("engine.branches:Branch.next_id", "if not self.path:\n", "if self.path or not self.path:\n"),),
+        (Edit("engine.replay.branches:Branch.next_id", "if not self.path:\n", "if self.path or not self.path:\n"),),
         (f"{_WORKFLOWS}::test_branches_of_gather_have_ids_of_their_own",),
     ),
     Mutant(
@@ -200,12 +206,12 @@ MUTANTS = (
         "when one branch waits, what is in flight in another still finishes and is recorded",
         (
             Edit(
-                "engine.resting:Resting._is_possible",
-                "not execution.in_flight and not execution.has_arrivals",
-                "not execution.has_arrivals",
+                "engine.replay.suspension:Resting._is_possible",
+                "not run_pass.in_flight and not run_pass.has_arrivals",
+                "not run_pass.has_arrivals",
             ),
             Edit(
-                "engine.resting:Resting._look",
+                "engine.replay.suspension:Resting._look",
                 "if not outside:\n",
                 "if states:\n",
             ),
@@ -217,9 +223,9 @@ MUTANTS = (
         "a handler that swallows its suspension fails loudly",
         (
             Edit(
-                "engine.executor:Executor._outcome",
-                "execution.resting.suspended and error is not None and _is_unwound(error)",
-                "execution.resting.suspended and (error is None or _is_unwound(error))",
+                "engine.runs.executor:Executor._outcome",
+                "run_pass.resting.suspended and error is not None and _is_unwound(error)",
+                "run_pass.resting.suspended and (error is None or _is_unwound(error))",
             ),
         ),
         (f"{_WORKFLOWS}::test_swallowing_the_suspension_fails_loudly",),
@@ -229,9 +235,9 @@ MUTANTS = (
         "a sleep ends at the time that was fixed first",
         (
             Edit(
-                "engine.waiting:sleep.ask",
-                "until = _until(execution, place, length) or execution.now()\n",
-                "until = execution.now() + length\n",
+                "engine.ctx.wait:sleep.ask",
+                "until = _until(run_pass, place, length) or run_pass.now()\n",
+                "until = run_pass.now() + length\n",
             ),
         ),
         (f"{_WORKFLOWS}::test_a_sleep_ends_at_the_time_that_was_fixed_first",),
@@ -241,9 +247,9 @@ MUTANTS = (
         "the time for which a signal is waited for is fixed first",
         (
             Edit(
-                "engine.waiting:wait_for.ask",
-                "until = _until(execution, place, length)\n",
-                "until = None if length is None else execution.now() + length\n",
+                "engine.ctx.wait:wait_for.ask",
+                "until = _until(run_pass, place, length)\n",
+                "until = None if length is None else run_pass.now() + length\n",
             ),
         ),
         (f"{_WORKFLOWS}::test_a_signal_that_does_not_come_times_out",),
@@ -253,7 +259,7 @@ MUTANTS = (
         "a failed run is tried again after its backoff",
         (
             Edit(
-                "engine.outcome:failure",
+                "engine.runs.outcome:failure",
                 "return _retry(policy.delay(attempt) if asked is None else asked, text, summary)",
                 "return _retry(0.0 if asked is None else asked, text, summary)",
             ),
@@ -265,7 +271,7 @@ MUTANTS = (
         "an error that names its delay gets it",
         (
             Edit(
-                "engine.outcome:failure",
+                "engine.runs.outcome:failure",
                 "return _retry(policy.delay(attempt) if asked is None else asked, text, summary)",
                 "return _retry(policy.delay(attempt), text, summary)",
             ),
@@ -277,7 +283,7 @@ MUTANTS = (
         "a permanent error ends the run at once",
         (
             Edit(
-                "engine.outcome:failure",
+                "engine.runs.outcome:failure",
                 "case PermanentError() | SerializationError() | InvalidArguments():\n",
                 "case SerializationError():\n",
             ),
@@ -289,7 +295,7 @@ MUTANTS = (
         "a signal wakes the run that waits for it",
         (
             Edit(
-                "db.lifecycle:signal",
+                "db.runs.transitions:signal",
                 'await db.execute(_SQL["wake_waiting_run"], run_id=run_id, put_away=PUT_AWAY_SECONDS)\n',
                 "pass\n",
             ),
@@ -299,19 +305,19 @@ MUTANTS = (
     Mutant(
         "signal-consumed-twice",
         "a signal is consumed once",
-        (Edit("db/claims.sql:consume_signal", "set consumed_at = {now}\n", "set consumed_at = null\n"),),
+        (Edit("db/runs/claims.sql:consume_signal", "set consumed_at = {now}\n", "set consumed_at = null\n"),),
         (f"{_WORKFLOWS}::test_a_signal_is_consumed_once_whenever_it_was_sent",),
     ),
     Mutant(
         "signals-out-of-order",
         "the oldest unread signal comes first",
-        (Edit("db/claims.sql:next_signal", "order by signal_id\n", "order by signal_id desc\n"),),
+        (Edit("db/runs/claims.sql:next_signal", "order by signal_id\n", "order by signal_id desc\n"),),
         (f"{_WORKFLOWS}::test_a_signal_is_consumed_once_whenever_it_was_sent",),
     ),
     Mutant(
         "signal-missed-before-the-wait",
         "a signal that comes between the look and the wait wakes the run",
-        (Edit("db.settling:_tell_others", "if signals:\n", "if not signals and writes is None:\n"),),
+        (Edit("db.runs.settlement:_tell_others", "if signals:\n", "if not signals and writes is None:\n"),),
         ("tests/faults/test_signals.py::test_a_signal_between_the_look_and_the_wait_wakes_the_run",),
     ),
     Mutant(
@@ -319,7 +325,7 @@ MUTANTS = (
         "sender and waiter lock one row, so that no signal falls between them",
         (
             Edit(
-                "db/lifecycle.sql:lock_message",
+                "db/runs/transitions.sql:lock_message",
                 "where m.run_id = :run_id\n{lock m};",
                 "where m.run_id = :run_id;",
             ),
@@ -330,26 +336,26 @@ MUTANTS = (
     Mutant(
         "hold-unlocked-postgres",
         "the fence is checked and the message locked in one go, not checked and then acted upon",
-        (Edit("db/settling.sql:hold", "order by m.message_id\n{lock m};", "order by m.message_id;"),),
+        (Edit("db/runs/settlement.sql:hold", "order by m.message_id\n{lock m};", "order by m.message_id;"),),
         ("tests/faults/test_lock_order.py::test_nobody_cancels_a_run_in_the_middle_of_its_transaction",),
         on="postgres",
     ),
     Mutant(
         "child-not-linked",
         "a child knows its parent",
-        (Edit("engine.children:_spawned", "parent_run_id=execution.claim.run_id,", "parent_run_id=None,"),),
+        (Edit("engine.ctx.children:_spawned", "parent_run_id=run_pass.claim.run_id,", "parent_run_id=None,"),),
         ("tests/behaviour/test_children.py::test_a_child_knows_its_parent",),
     ),
     Mutant(
         "parent-not-woken",
         "the last child to end wakes its parent",
-        (Edit("db.settling:_tell_others", "await lifecycle.wake_parents(db, children)\n", "pass\n"),),
+        (Edit("db.runs.settlement:_tell_others", "await transitions.wake_parents(db, children)\n", "pass\n"),),
         (f"{_WORKFLOWS}::test_a_parent_waits_for_its_children_and_gets_their_results",),
     ),
     Mutant(
         "parent-woken-by-the-first",
         "a parent sleeps until its last child has ended",
-        (Edit("db/lifecycle.sql:wake_parents", "p.waiting_for like 'any of %'\n", "1 = 1\n"),),
+        (Edit("db/runs/transitions.sql:wake_parents", "p.waiting_for like 'any of %'\n", "1 = 1\n"),),
         ("tests/behaviour/test_children.py::test_a_parent_of_many_is_woken_once",),
     ),
     Mutant(
@@ -357,7 +363,7 @@ MUTANTS = (
         "a child that ends before its parent begins to wait wakes it all the same",
         (
             Edit(
-                "db.settling:_tell_others",
+                "db.runs.settlement:_tell_others",
                 'await db.execute(_SQL["wake_those_whose_children_ended"], run_ids=parents)\n',
                 "pass\n",
             ),
@@ -370,7 +376,7 @@ MUTANTS = (
         "two last children that end at once wake their parent",
         (
             Edit(
-                "db.lifecycle:wake_parents",
+                "db.runs.transitions:wake_parents",
                 'await db.fetch(_SQL["lock_parents"], run_ids=parents)\n',
                 "",
             ),
@@ -383,7 +389,7 @@ MUTANTS = (
         "a child is started once, however often its parent is replayed",
         (
             Edit(
-                "engine.children:spawn",
+                "engine.ctx.children:spawn",
                 "if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):\n",
                 "if recorded is not None and recorded.status is StepStatus.PAUSED:\n",
             ),
@@ -395,9 +401,9 @@ MUTANTS = (
         "what a handler emits is published once, however often it is replayed",
         (
             Edit(
-                "engine.context:Context._emit",
+                "engine.ctx.context:Context._emit",
                 "if recorded is not None and recorded.status is StepStatus.SUCCESS:\n"
-                "    await execution.turn(place.step_id)\n"
+                "    await run_pass.turn(place.step_id)\n"
                 "    return\n",
                 "",
             ),
@@ -409,12 +415,12 @@ MUTANTS = (
         "what a failed attempt of a step emitted is not published",
         (
             Edit(
-                "engine.steps:_attempt",
-                "return await _failed(execution, call, record, error, branch)\n",
-                "execution.last_emitted = emitted\nreturn await _failed(execution, call, record, error, branch)\n",
+                "engine.ctx.steps:_attempt",
+                "return await _failed(run_pass, call, record, error, branch)\n",
+                "run_pass.last_emitted = emitted\nreturn await _failed(run_pass, call, record, error, branch)\n",
             ),
             Edit(
-                "engine.execution:Execution.fail",
+                "engine.replay.run_pass:RunPass.fail",
                 "await self.record(record)\n",
                 'await self.record(record, getattr(self, "last_emitted", ()))\n',
             ),
@@ -426,7 +432,7 @@ MUTANTS = (
         "a replay gives results to the branches of a handler in the order in which they came",
         (
             Edit(
-                "engine.execution:Execution.turn",
+                "engine.replay.run_pass:RunPass.turn",
                 "if not self.has_branches:\n",
                 "if self.has_branches or step_ids:\n",
             ),
@@ -436,7 +442,7 @@ MUTANTS = (
     Mutant(
         "results-in-a-rush",
         "a result is given when the handler has done all that it can with the one before",
-        (Edit("engine.arrivals:_QUIET_TURNS", "_QUIET_TURNS = 4", "_QUIET_TURNS = 0"),),
+        (Edit("engine.replay.arrivals:_QUIET_TURNS", "_QUIET_TURNS = 4", "_QUIET_TURNS = 0"),),
         (
             f"{_ORDER}::test_a_branch_that_a_group_cancels_is_cancelled_in_every_pass",
             f"{_ORDER}::test_what_one_branch_tells_another_is_told_in_every_pass",
@@ -447,7 +453,7 @@ MUTANTS = (
         "a result whose record is still being written is not overtaken",
         (
             Edit(
-                "engine.arrivals:Arrivals._is_overtaking",
+                "engine.replay.arrivals:Arrivals._is_overtaking",
                 "return bool(self._numbered) and self._numbered[0] < number\n",
                 "return False\n",
             ),
@@ -457,13 +463,19 @@ MUTANTS = (
     Mutant(
         "cancelled-wait-rests",
         "a wait that the handler has given up does not put the run to rest",
-        (Edit("engine.rest:pending", "if is_ready(branch):\n", "if is_ready(branch) and not branch.blocked:\n"),),
+        (
+            Edit(
+                "engine.replay.task_states:pending",
+                "if is_ready(branch):\n",
+                "if is_ready(branch) and not branch.blocked:\n",
+            ),
+        ),
         (f"{_ORDER}::test_a_wait_that_the_handler_gives_up_is_not_waited_for",),
     ),
     Mutant(
         "first-by-argument",
         "the first of several waits is the one that ended first",
-        (Edit("engine.racing:_in_order", "ended.get(key) or LATEST", "LATEST"),),
+        (Edit("engine.ctx.race:_in_order", "ended.get(key) or LATEST", "LATEST"),),
         ("tests/behaviour/test_first_to_end.py::test_the_shorter_of_two_sleeps_wins",),
     ),
 )

@@ -15,12 +15,12 @@ MUTANTS = (
         "an acknowledged write survives a power cut",
         (
             Edit(
-                "db.drivers.sqlite_file:SQLiteFile.configure",
+                "db.drivers.sqlite.file:SQLiteFile.configure",
                 '"synchronous = full", "foreign_keys',
                 '"synchronous = normal", "foreign_keys',
             ),
             Edit(
-                "db.drivers.sqlite_file:SQLiteFile.configure",
+                "db.drivers.sqlite.file:SQLiteFile.configure",
                 'self._pragma(connection, "synchronous") != 2:',
                 'self._pragma(connection, "synchronous") != 1:',
             ),
@@ -32,7 +32,7 @@ MUTANTS = (
         "a call returns when it is durable, not before",
         (
             Edit(
-                "db.drivers.sqlite:SQLiteDriver._commit_together",
+                "db.drivers.sqlite.driver:SQLiteDriver._commit_together",
                 "self._run_in_savepoint(session, job)\n",
                 "self._run_in_savepoint(session, job)\nsettle([job])\n",
             ),
@@ -42,7 +42,13 @@ MUTANTS = (
     Mutant(
         "unit-half-written",
         "a unit of work is all or nothing",
-        (Edit("db.drivers.sqlite:SQLiteDriver._run_in_savepoint", 'connection.execute("rollback to unit")\n', ""),),
+        (
+            Edit(
+                "db.drivers.sqlite.driver:SQLiteDriver._run_in_savepoint",
+                'connection.execute("rollback to unit")\n',
+                "",
+            ),
+        ),
         (f"{_SQLITE}::test_a_unit_is_all_or_nothing",),
     ),
     Mutant(
@@ -50,7 +56,7 @@ MUTANTS = (
         "a unit of work is all or nothing",
         (
             Edit(
-                "db.drivers.postgres:PostgresDriver._perform_once",
+                "db.drivers.postgres.driver:PostgresDriver._perform_once",
                 "if kind is not Kind.UNIT and not self.pooled:\n",
                 "if kind and not self.pooled:\n",
             ),
@@ -63,7 +69,7 @@ MUTANTS = (
         "a run and its message are written together",
         (
             Edit(
-                "db.triggering:trigger",
+                "db.runs.triggers:trigger",
                 "@store_call(_needed)\n"
                 "async def trigger(db: Database, new: NewRuns) -> list[int]:\n"
                 '    """The runs\' ids in the order given: runs and messages, all or none."""\n',
@@ -77,7 +83,7 @@ MUTANTS = (
         "a write that cannot be committed hurts only itself",
         (
             Edit(
-                "engine.committer:Committer._commit",
+                "engine.runs.committer:Committer._commit",
                 "if len(batch) == 1 or isinstance(error, ConnectionFailed):\n",
                 "if batch:\n",
             ),
@@ -89,15 +95,15 @@ MUTANTS = (
         "a step and what it emits commit together",
         (
             Edit(
-                "engine.committer:Committer._commit",
-                "held = await settling.commit(self._db, [write for write, _ in batch])\n",
-                "held = await settling.commit(self._db, [w._replace(emissions=()) for w, _ in batch])\n"
+                "engine.runs.committer:Committer._commit",
+                "held = await settlement.commit(self._db, [write for write, _ in batch])\n",
+                "held = await settlement.commit(self._db, [w._replace(emissions=()) for w, _ in batch])\n"
                 "await publish(self._db, [], [e for w, _ in batch if w.fence in held for e in w.emissions])\n",
             ),
             Edit(
-                "engine.committer",
+                "engine.runs.committer",
                 "from pgqrs.db.hints import OUTBOX\n",
-                "from pgqrs.db.hints import OUTBOX\nfrom pgqrs.db.history import publish\n",
+                "from pgqrs.db.hints import OUTBOX\nfrom pgqrs.db.runs.history import publish\n",
             ),
         ),
         (f"{_TOGETHER}::test_a_step_is_on_record_with_what_it_emits_or_not_at_all",),
@@ -107,8 +113,8 @@ MUTANTS = (
         "a cancellation stands in the run's history, with who did it and why",
         (
             Edit(
-                "db.lifecycle:cancel",
-                "await tell(db, [Happening(each, EventType.CANCELLED, data, actor) for each in cancelled])\n",
+                "db.runs.transitions:cancel",
+                "await record_events(db, [RunEvent(each, EventType.CANCELLED, data, actor) for each in cancelled])\n",
                 "",
             ),
         ),
@@ -119,17 +125,17 @@ MUTANTS = (
         "a transactional step and its record commit together",
         (
             Edit(
-                "db.claims:transact",
+                "db.runs.claims:transact",
                 "done = StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=output, "
                 "sequence=number)\n"
-                "await settling.record_steps(db, [Write(fence, (done,))])\n",
+                "await settlement.record_steps(db, [RunWrite(fence, (done,))])\n",
                 "",
             ),
             Edit(
-                "engine.transactions:_attempt",
-                "return await _transact(execution, pending, _encoded(execution, pending, work))\n",
-                "output = await _transact(execution, pending, _encoded(execution, pending, work))\n"
-                "await execution.record(pending._replace(status=StepStatus.SUCCESS, output=output))\n"
+                "engine.ctx.transactions:_attempt",
+                "return await _transact(run_pass, pending, _encoded(run_pass, pending, work))\n",
+                "output = await _transact(run_pass, pending, _encoded(run_pass, pending, work))\n"
+                "await run_pass.record(pending._replace(status=StepStatus.SUCCESS, output=output))\n"
                 "return output\n",
             ),
         ),
@@ -140,17 +146,17 @@ MUTANTS = (
         "a signal is consumed in the transaction that records it as the step's result",
         (
             Edit(
-                "db.claims:take_signal",
+                "db.runs.claims:take_signal",
                 "answered = step._replace(status=StepStatus.SUCCESS, output=payload)\n"
-                "await settling.record_steps(db, [Write(fence, (answered,))])\n",
+                "await settlement.record_steps(db, [RunWrite(fence, (answered,))])\n",
                 "",
             ),
             Edit(
-                "engine.waiting:_signal",
-                "    raise execution.lose()\n",
-                "    raise execution.lose()\n"
+                "engine.ctx.wait:_signal",
+                "    raise run_pass.lose()\n",
+                "    raise run_pass.lose()\n"
                 "if taken is not None:\n"
-                "    await execution.record(pending._replace(status=StepStatus.SUCCESS, output=taken.payload))\n",
+                "    await run_pass.record(pending._replace(status=StepStatus.SUCCESS, output=taken.payload))\n",
             ),
         ),
         (f"{_TOGETHER}::test_a_worker_that_dies_after_it_took_a_signal_has_it_on_record",),
@@ -160,16 +166,17 @@ MUTANTS = (
         "children are started in the transaction that records them",
         (
             Edit(
-                "db.claims:spawn",
-                "await settling.record_steps(db, [Write(fence, (step._replace(status=StepStatus.SUCCESS, "
-                "output=remembered),))])\n",
+                "db.runs.claims:spawn",
+                "await settlement.record_steps(\n"
+                "    db, [RunWrite(fence, (step._replace(status=StepStatus.SUCCESS, output=remembered),))]\n"
+                ")\n",
                 "del remembered\n",
             ),
             Edit(
-                "engine.children:_spawned",
-                "execution.db.hints.announce([found.queue_id])\n",
-                "await execution.record(pending._replace(status=StepStatus.SUCCESS, output=encode(run_ids)))\n"
-                "execution.db.hints.announce([found.queue_id])\n",
+                "engine.ctx.children:_spawned",
+                "run_pass.db.hints.announce([found.queue_id])\n",
+                "await run_pass.record(pending._replace(status=StepStatus.SUCCESS, output=encode(run_ids)))\n"
+                "run_pass.db.hints.announce([found.queue_id])\n",
             ),
         ),
         (f"{_TOGETHER}::test_a_worker_that_dies_after_it_started_a_child_has_started_one",),
@@ -218,7 +225,7 @@ MUTANTS = (
         "an ending whose reply was lost is known as one's own",
         (
             Edit(
-                "db.settling:commit",
+                "db.runs.settlement:commit",
                 "if retried:\n",
                 "if retried and not writes:\n",
             ),
@@ -231,7 +238,9 @@ MUTANTS = (
         "what a step emits is written once, although the reply was lost",
         (
             Edit(
-                "db.settling:commit", "news = await _unknown_yet(db, writes) if retried else writes", "news = writes"
+                "db.runs.settlement:commit",
+                "news = await _unknown_yet(db, writes) if retried else writes",
+                "news = writes",
             ),
         ),
         (f"{_LOST}::test_what_a_step_emits_and_tells_is_written_once",),
@@ -242,7 +251,7 @@ MUTANTS = (
         "a signal whose reply was lost is consumed once",
         (
             Edit(
-                "db.claims:take_signal",
+                "db.runs.claims:take_signal",
                 "if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n",
                 "if not fence and (found := await _recorded(db, fence, step)) is not None:\n",
             ),
@@ -255,7 +264,7 @@ MUTANTS = (
         "children whose reply was lost are started once",
         (
             Edit(
-                "db.claims:spawn",
+                "db.runs.claims:spawn",
                 "if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n",
                 "if not fence and (found := await _recorded(db, fence, step)) is not None:\n",
             ),
@@ -268,7 +277,7 @@ MUTANTS = (
         "a transactional step whose reply was lost is carried out once",
         (
             Edit(
-                "db.claims:transact",
+                "db.runs.claims:transact",
                 "if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n",
                 "if not fence and (found := await _recorded(db, fence, step)) is not None:\n",
             ),
@@ -279,14 +288,24 @@ MUTANTS = (
     Mutant(
         "lost-enqueue-repeated-postgres",
         "what is not idempotent is not repeated after a lost reply",
-        (Edit("db.drivers.postgres:PostgresDriver.perform", "if lost and not idempotent:", "if lost and not kind:"),),
+        (
+            Edit(
+                "db.drivers.postgres.driver:PostgresDriver.perform",
+                "if lost and not idempotent:",
+                "if lost and not kind:",
+            ),
+        ),
         (f"{_LOST}::test_an_enqueue_whose_reply_was_lost_is_reported_as_unknown_and_not_repeated",),
         on="postgres",
     ),
     Mutant(
         "never-tried-again-postgres",
         "what the server has undone, or could not take, is tried again without the caller noticing",
-        (Edit("db.drivers.postgres:PostgresDriver.perform", "if time.monotonic() > deadline:", "if attempt:"),),
+        (
+            Edit(
+                "db.drivers.postgres.driver:PostgresDriver.perform", "if time.monotonic() > deadline:", "if attempt:"
+            ),
+        ),
         (f"{_LOST}::test_a_deadlock_is_tried_again",),
         on="postgres",
     ),

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pgqrs.audit import AuditPolicy
 from pgqrs.clock import DatabaseClock
-from pgqrs.db import invariants
 from pgqrs.db.database import drive
-from pgqrs.db.drivers.sqlite_session import Session
-from pgqrs.journal import Journal
+from pgqrs.db.drivers.sqlite.session import SqliteSession
+from pgqrs.db.upkeep import invariants
 from proof.power.workload import DATABASE, DOOMED, KEYS, PAYLOADS, SAID
 
 # Rows of one transaction of which only some are there; the invariants ask for the other kinds.
@@ -105,7 +105,7 @@ def _examined(connection: sqlite3.Connection) -> tuple[set[str], tuple[str, ...]
     if "pgqrs_queues" not in tables:
         # The tables come all together, or not at all.
         return set(), (*corrupt, *(f"half a schema: {name}" for name in tables if name.startswith("pgqrs")))
-    corrupt += map(str, drive(invariants.check(Session(connection, DatabaseClock(), Journal()))))
+    corrupt += map(str, drive(invariants.check(SqliteSession(connection, DatabaseClock(), AuditPolicy()))))
     corrupt += [text for (text,) in connection.execute(_UNTOLD)]
     found = {fact for (fact,) in connection.execute(_FACTS)}
     moves = [key for (key,) in connection.execute(_MOVES)] if "moves" in tables else []

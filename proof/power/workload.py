@@ -19,7 +19,7 @@ from typing import Any
 
 import pgqrs
 from pgqrs import faults
-from pgqrs.db.drivers.sqlite_file import SQLiteFile
+from pgqrs.db.drivers.sqlite.file import SQLiteFile
 
 DATABASE, SAID, SAW = "app.db", "said", "saw"
 WORKFLOW, QUEUE = "order", "tasks"

@@ -16,7 +16,7 @@ from contextvars import copy_context
 from typing import Any
 
 import pgqrs
-from pgqrs.engine.context import current_context
+from pgqrs.engine.ctx.context import current_context
 from proof.programs.errors import seen
 from proof.programs.faults import Dead, Fate, current_fate
 from proof.programs.grammar import (
@@ -155,7 +155,7 @@ def workflow_of(program: Program) -> str:
 async def _walked(ctx: Any, case: Case, label: str) -> Any:
     log = case.begun(label)
     # A plain handler's context has the other one inside.
-    log.token = getattr(ctx, "_context", ctx)._execution.claim.lease.lease_token
+    log.token = getattr(ctx, "_context", ctx)._run_pass.claim.lease.lease_token
     program = case.programs[label]
     verbs = _Verbs(ctx, case, label, program)
     try:
@@ -176,14 +176,14 @@ class _Verbs:
         self._label = label
         self._plain = program.plain
         # A plain handler's context has the other one inside.
-        self._execution = getattr(ctx, "_context", ctx)._execution
+        self._run_pass = getattr(ctx, "_context", ctx)._run_pass
 
     def chance(self) -> bool:
         self._case.flips += 1
         return self._case.flips % 2 == 0
 
     def is_leaving(self) -> bool:
-        return bool(self._execution.is_unwinding)
+        return bool(self._run_pass.is_unwinding)
 
     async def gather(self, branches: list[Callable[[], Coroutine[Any, Any, Any]]], node: Gather) -> list[Any]:
         options = {"return_exceptions": True} if node.return_exceptions else {}

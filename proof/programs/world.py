@@ -15,12 +15,12 @@ from typing import Any
 
 import pgqrs
 from pgqrs import faults
-from pgqrs.db import looking
 from pgqrs.db.database import Kind
 from pgqrs.db.queries import Query
 from pgqrs.db.tables import messages
-from pgqrs.engine import execution as engine_execution
-from pgqrs.engine import worker as engine_worker
+from pgqrs.db.views import inspection
+from pgqrs.engine.replay import run_pass as engine_execution
+from pgqrs.engine.runs import worker as engine_worker
 from proof.programs.execution import LEASE_SECONDS, Execution
 from proof.programs.faults import Fault, own_time, strike, track_tasks
 from proof.programs.grammar import Program
@@ -151,7 +151,7 @@ class World:
     async def _survey(self, result: Result) -> None:
         result.rows = await self.rows()
         result.steps = await self._fetch(_STEPS)
-        for event in await looking.emitted(self.store.database):
+        for event in await inspection.emitted(self.store.database):
             result.emitted[str(json.loads(event.payload))] += 1
         table = f"{self._schema}{TABLE}"
         prefix = result.case.given("")

@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from pgqrs import errors as errors
     from pgqrs import reports as reports
     from pgqrs import types as types
-    from pgqrs.api.admin import admin as admin
     from pgqrs.api.connect import connect as connect
     from pgqrs.api.connect import connect_with as connect_with
     from pgqrs.api.consumer import Consumer as Consumer
     from pgqrs.api.dispatcher import dispatcher as dispatcher
     from pgqrs.api.message import Message as Message
-    from pgqrs.api.metrics import workflow_metrics as workflow_metrics
+    from pgqrs.api.operations.admin import admin as admin
+    from pgqrs.api.operations.metrics import workflow_metrics as workflow_metrics
+    from pgqrs.api.operations.promote import promote as promote
     from pgqrs.api.producer import Producer as Producer
-    from pgqrs.api.promote import promote as promote
     from pgqrs.api.retention import retention as retention
     from pgqrs.api.run import Run as Run
     from pgqrs.api.schedules import schedules as schedules
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from pgqrs.api.workflow import workflow as workflow
     from pgqrs.clock import ManualClock as ManualClock
     from pgqrs.config import Config as Config
-    from pgqrs.engine.context import Context as Context
-    from pgqrs.engine.plain import SyncContext as SyncContext
-    from pgqrs.engine.publishers.http import HttpPublisher as HttpPublisher
-    from pgqrs.engine.publishers.notify import NotifyPublisher as NotifyPublisher
-    from pgqrs.engine.publishers.plain import CallablePublisher as CallablePublisher
-    from pgqrs.engine.publishers.signature import verify_signature as verify_signature
+    from pgqrs.engine.ctx.context import Context as Context
+    from pgqrs.engine.ctx.sync_context import SyncContext as SyncContext
+    from pgqrs.engine.outbox.publishers.callable import CallablePublisher as CallablePublisher
+    from pgqrs.engine.outbox.publishers.http import HttpPublisher as HttpPublisher
+    from pgqrs.engine.outbox.publishers.notify import NotifyPublisher as NotifyPublisher
+    from pgqrs.engine.outbox.publishers.signature import verify_signature as verify_signature
     from pgqrs.errors import ConfigError as ConfigError
     from pgqrs.errors import ConnectionFailed as ConnectionFailed
     from pgqrs.errors import ExecutionFailed as ExecutionFailed
@@ -64,14 +64,14 @@ if TYPE_CHECKING:
 # A name's module is imported when the name is first asked for: a command that prints its help, or a test run that
 # never uses us, does not pay for the whole engine.
 _HOMES = {
-    "api.admin": "admin",
+    "api.operations.admin": "admin",
     "api.connect": "connect connect_with",
     "api.consumer": "Consumer",
     "api.dispatcher": "dispatcher",
     "api.message": "Message",
-    "api.metrics": "workflow_metrics",
+    "api.operations.metrics": "workflow_metrics",
     "api.producer": "Producer",
-    "api.promote": "promote",
+    "api.operations.promote": "promote",
     "api.retention": "retention",
     "api.run": "Run",
     "api.schedules": "schedules",
@@ -82,12 +82,12 @@ _HOMES = {
     "api.workflow": "Workflow discover_workflows workflow workflow=workflow_decorator",
     "clock": "ManualClock",
     "config": "Config",
-    "engine.context": "Context",
-    "engine.plain": "SyncContext",
-    "engine.publishers.http": "HttpPublisher",
-    "engine.publishers.notify": "NotifyPublisher",
-    "engine.publishers.plain": "CallablePublisher",
-    "engine.publishers.signature": "verify_signature",
+    "engine.ctx.context": "Context",
+    "engine.ctx.sync_context": "SyncContext",
+    "engine.outbox.publishers.http": "HttpPublisher",
+    "engine.outbox.publishers.notify": "NotifyPublisher",
+    "engine.outbox.publishers.callable": "CallablePublisher",
+    "engine.outbox.publishers.signature": "verify_signature",
     "errors": """
         ConfigError ConnectionFailed ExecutionFailed IdempotencyConflict InvalidArguments LeaseLost PauseError
         PermanentError PgqrsError RunCancelled TransientError WaitTimeout
@@ -98,14 +98,14 @@ _HOMES = {
 }
 # Names that were here before: code that has them works, and nothing offers them any more.
 _FORMER = {
-    "api.admin": "Admin",
+    "api.operations.admin": "Admin",
     "api.dispatcher": "Dispatcher",
-    "api.peek": "MessagePage",
+    "api.operations.queue_peek": "MessagePage",
     "api.retention": "Retention",
     "api.schedules": "Schedules",
     "clock": "Clock DatabaseClock",
-    "engine.context": "Context=PyWorkflow",
-    "engine.routes": "Publisher",
+    "engine.ctx.context": "Context=PyWorkflow",
+    "engine.outbox.routes": "Publisher",
     "errors": """
         AlreadyCompleted InvalidTransition NoActiveWorker NonDeterminism NotAllowedInStep NotFound NotRecorded
         OutcomeUnknown PayloadTooLarge PublishFailed QueueNotFound RunDeleted RunNotFound ScheduleNotFound

@@ -23,18 +23,18 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Self
 
-from pgqrs.api.admin import Admin as _Admin
-from pgqrs.api.admin import admin as _admin
 from pgqrs.api.connect import connect as _connect
 from pgqrs.api.connect import connect_with as _connect_with
 from pgqrs.api.consumer import Consumer as _Consumer
 from pgqrs.api.dispatcher import Dispatcher as _Dispatcher
 from pgqrs.api.dispatcher import dispatcher as _dispatcher
 from pgqrs.api.message import Message as _Message
-from pgqrs.api.metrics import workflow_metrics as _workflow_metrics
-from pgqrs.api.outbox_admin import OutboxAdmin as _OutboxAdmin
+from pgqrs.api.operations.admin import Admin as _Admin
+from pgqrs.api.operations.admin import admin as _admin
+from pgqrs.api.operations.metrics import workflow_metrics as _workflow_metrics
+from pgqrs.api.operations.outbox_admin import OutboxAdmin as _OutboxAdmin
+from pgqrs.api.operations.promote import promote as _promote
 from pgqrs.api.producer import Producer as _Producer
-from pgqrs.api.promote import promote as _promote
 from pgqrs.api.retention import Retention as _Retention
 from pgqrs.api.retention import retention as _retention
 from pgqrs.api.run import Run as _Run
@@ -54,7 +54,7 @@ from pgqrs.api.workflow import Workflow as _Workflow
 from pgqrs.api.workflow import workflow as _workflow
 from pgqrs.api.workflow import workflow as workflow_decorator
 from pgqrs.config import Config
-from pgqrs.engine.publishers.signature import verify_signature
+from pgqrs.engine.outbox.publishers.signature import verify_signature
 
 _OURS = (
     _Store,

@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Generic, Self, Unpack, overload
 
-from pgqrs.api.direct import RunContext
+from pgqrs.api.inline import RunContext
 from pgqrs.api.message import T
-from pgqrs.api.peek import MessagePage
+from pgqrs.api.operations.queue_peek import MessagePage
+from pgqrs.api.operations.search import FailureList, Filter, OnProgress, SummaryPage
 from pgqrs.api.producer import EnqueueOptions
 from pgqrs.api.schedules import CatchUp, Overlap, _Schedules, _Slots, _Times
-from pgqrs.api.search import FailureList, Filter, OnProgress, SummaryPage
 from pgqrs.api.steps import step as step
 from pgqrs.api.trigger import Given_co, TriggerOptions
 from pgqrs.api.using import using as using
@@ -20,9 +20,9 @@ from pgqrs.api.workflow import discover_workflows as discover_workflows
 from pgqrs.api.workflow import workflow as workflow_decorator
 from pgqrs.clock import Clock
 from pgqrs.config import Config, Settings
-from pgqrs.db.promoting import Progress
-from pgqrs.engine.publishers.signature import verify_signature as verify_signature
-from pgqrs.engine.routes import Publisher
+from pgqrs.db.upkeep.promotion import Progress
+from pgqrs.engine.outbox.publishers.signature import verify_signature as verify_signature
+from pgqrs.engine.outbox.routes import Publisher
 from pgqrs.reports import (
     BulkResult,
     CappedCount,

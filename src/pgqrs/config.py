@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
 
-from pgqrs.dsn import Backend, masked, parse_dsn
+from pgqrs.audit import AuditPolicy
 from pgqrs.errors import ConfigError
-from pgqrs.journal import Journal
-from pgqrs.names import checked_schema
+from pgqrs.text.dsn import Backend, masked, parse_dsn
+from pgqrs.text.names import checked_schema
 
 T = TypeVar("T")
 
@@ -126,7 +126,7 @@ class Config:
             object.__setattr__(self, "schema", _default("schema"))
         checked_schema(self.schema)
         parse_dsn(self.dsn)
-        Journal.of(self.audit, self.outbox)
+        AuditPolicy.of(self.audit, self.outbox)
         for name, least in _AT_LEAST.items():
             value = getattr(self, name)
             whole = isinstance(least, int) and not name.endswith("_seconds")
@@ -143,9 +143,9 @@ class Config:
         return parse_dsn(self.dsn)[0]
 
     @property
-    def journal(self) -> Journal:
+    def audit_policy(self) -> AuditPolicy:
         """What of the runs' history is written where."""
-        return Journal.of(self.audit, self.outbox)
+        return AuditPolicy.of(self.audit, self.outbox)
 
     @property
     def safe_dsn(self) -> str:

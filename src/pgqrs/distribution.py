@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from pgqrs.shell import quoted
+from pgqrs.text.shell import quoted
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution

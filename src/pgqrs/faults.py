@@ -34,7 +34,7 @@ Action = Callable[[Point], Awaitable[None] | None]
 
 
 @runtime_checkable
-class Watcher(Protocol):
+class FaultWatcher(Protocol):
     """An action that also wants to know when store calls are being carried out; told in the task that makes them."""
 
     def began(self) -> None: ...
@@ -89,7 +89,7 @@ def at(phase: Phase, name: str, do: Callable[[], Awaitable[None] | None], *, tim
 def under_way(name: str) -> Iterator[None]:
     """While the block runs, this store call is what is being done."""
     everybody: list[object] = [] if _call.get() else [*_actions]
-    watchers = [each for each in everybody if isinstance(each, Watcher)]
+    watchers = [each for each in everybody if isinstance(each, FaultWatcher)]
     token = _call.set(name)
     for watcher in watchers:
         watcher.began()

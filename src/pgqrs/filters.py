@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from pgqrs.durations import shown
 from pgqrs.errors import ConfigError, SerializationError
 from pgqrs.serialization import encode
+from pgqrs.text.durations import shown
 from pgqrs.types import RunStatus
 
 # What the attributes by which runs are found can hold at most (a trigger leaves out longer ones).

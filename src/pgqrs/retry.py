@@ -7,8 +7,8 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pgqrs.durations import LONGEST_SECONDS, shown
 from pgqrs.errors import ConfigError
+from pgqrs.text.durations import LONGEST_SECONDS, shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -350,16 +350,16 @@ class ScheduleSlot:
 # Types that calls return and programs do not make themselves, so that each has a name in this module. The layers
 # above define them; they are imported when they are first asked for, as in `pgqrs` itself.
 if TYPE_CHECKING:
-    from pgqrs.api.admin import Admin as Admin
     from pgqrs.api.connect import Connecting as Connecting
-    from pgqrs.api.direct import RunContext as RunContext
     from pgqrs.api.dispatcher import Dispatcher as Dispatcher
-    from pgqrs.api.outbox_admin import OutboxAdmin as OutboxAdmin
-    from pgqrs.api.peek import MessagePage as MessagePage
+    from pgqrs.api.inline import RunContext as RunContext
+    from pgqrs.api.operations.admin import Admin as Admin
+    from pgqrs.api.operations.outbox_admin import OutboxAdmin as OutboxAdmin
+    from pgqrs.api.operations.queue_peek import MessagePage as MessagePage
+    from pgqrs.api.operations.search import FailureList as FailureList
+    from pgqrs.api.operations.search import SummaryPage as SummaryPage
     from pgqrs.api.retention import Retention as Retention
     from pgqrs.api.schedules import Schedules as Schedules
-    from pgqrs.api.search import FailureList as FailureList
-    from pgqrs.api.search import SummaryPage as SummaryPage
     from pgqrs.api.steps import AsyncStep as AsyncStep
     from pgqrs.api.steps import PlainStep as PlainStep
     from pgqrs.api.trigger import Trigger as Trigger
@@ -373,21 +373,21 @@ if TYPE_CHECKING:
     from pgqrs.clock import Clock as Clock
     from pgqrs.clock import DatabaseClock as DatabaseClock
     from pgqrs.db.database import Transaction as Transaction
-    from pgqrs.engine.racing import First as First
-    from pgqrs.engine.routes import Publisher as Publisher
-    from pgqrs.engine.runlog import RunLog as RunLog
+    from pgqrs.engine.ctx.race import First as First
+    from pgqrs.engine.ctx.run_log import RunLog as RunLog
+    from pgqrs.engine.outbox.routes import Publisher as Publisher
 
 _GIVEN = {
-    "Admin": "api.admin",
+    "Admin": "api.operations.admin",
     "Connecting": "api.connect",
-    "RunContext": "api.direct",
+    "RunContext": "api.inline",
     "Dispatcher": "api.dispatcher",
-    "OutboxAdmin": "api.outbox_admin",
-    "MessagePage": "api.peek",
+    "OutboxAdmin": "api.operations.outbox_admin",
+    "MessagePage": "api.operations.queue_peek",
     "Retention": "api.retention",
     "Schedules": "api.schedules",
-    "FailureList": "api.search",
-    "SummaryPage": "api.search",
+    "FailureList": "api.operations.search",
+    "SummaryPage": "api.operations.search",
     "AsyncStep": "api.steps",
     "PlainStep": "api.steps",
     "Trigger": "api.trigger",
@@ -401,9 +401,9 @@ _GIVEN = {
     "Clock": "clock",
     "DatabaseClock": "clock",
     "Transaction": "db.database",
-    "First": "engine.racing",
-    "Publisher": "engine.routes",
-    "RunLog": "engine.runlog",
+    "First": "engine.ctx.race",
+    "Publisher": "engine.outbox.routes",
+    "RunLog": "engine.ctx.run_log",
 }
 
 if not TYPE_CHECKING:

@@ -3,7 +3,7 @@
 import pytest
 
 import pgqrs
-from pgqrs.api.actions import _ALLOWED, _WHEN_DELETED, ACTIONS, act, allowed_actions
+from pgqrs.api.operations.run_actions import _ALLOWED, _WHEN_DELETED, ACTIONS, act, allowed_actions
 from pgqrs.types import RunStatus
 
 flow = pgqrs.workflow("flow")

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 import pgqrs
-from pgqrs.db import changes
+from pgqrs.db.views import changes
 
 flow = pgqrs.workflow("flow")
 

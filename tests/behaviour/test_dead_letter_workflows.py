@@ -82,7 +82,7 @@ async def test_dead_letters_that_fail_do_not_go_round_in_circles(store, flow, ru
 
 
 async def test_a_run_whose_workers_were_all_lost_is_a_dead_letter_too(store, flow, run, rescue, clock):
-    from pgqrs.db import claims
+    from pgqrs.db.runs import claims
     from pgqrs.db.tables import queues
     from pgqrs.db.tables.messages import Source
 

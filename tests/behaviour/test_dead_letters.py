@@ -65,7 +65,7 @@ async def test_a_replayed_dead_letter_starts_anew(store, admin, consumer, clock)
 
 
 async def test_all_dead_letters_can_be_replayed_at_once(store, admin, consumer, clock, monkeypatch):
-    monkeypatch.setattr("pgqrs.api.admin.PURGE_BATCH", 2)
+    monkeypatch.setattr("pgqrs.api.operations.admin.PURGE_BATCH", 2)
     for n in range(5):
         await let_die(store, consumer, clock, n, attempts=1)
 

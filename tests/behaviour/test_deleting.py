@@ -6,10 +6,10 @@ import pytest
 
 import pgqrs
 from pgqrs import faults
-from pgqrs.db import claims, settling
+from pgqrs.db.runs import claims, settlement
+from pgqrs.db.runs.records import Ended, RunWrite
 from pgqrs.db.tables import queues
 from pgqrs.db.tables.messages import Source
-from pgqrs.db.writes import Ending, Write
 from pgqrs.types import RunStatus
 
 
@@ -55,7 +55,7 @@ async def test_whoever_runs_a_deleted_run_writes_nothing(store, flow, run):
     [held] = await claim(store)
     await flow.delete(run_id, store)
 
-    assert await settling.commit(store.database, [Write(held.fence, end=Ending(RunStatus.SUCCESS))]) == set()
+    assert await settlement.commit(store.database, [RunWrite(held.fence, end=Ended(RunStatus.SUCCESS))]) == set()
     await flow.restore(run_id, store)
 
     assert (await flow.get_run(run_id, store)).status == "PENDING"

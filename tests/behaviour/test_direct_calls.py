@@ -12,12 +12,12 @@ import pytest
 
 import pgqrs
 from pgqrs import faults
-from pgqrs.api.direct import RunContext
-from pgqrs.db import calls, claims, settling
+from pgqrs.api.inline import RunContext
+from pgqrs.db.runs import claims, direct_calls, settlement
+from pgqrs.db.runs.records import RunWrite, StepRecord
+from pgqrs.db.runs.triggers import NewRuns
 from pgqrs.db.tables import workers, workflows
-from pgqrs.db.triggering import NewRuns
-from pgqrs.db.writes import StepRecord, Write
-from pgqrs.engine import process
+from pgqrs.engine.runs import process_identity
 from pgqrs.serialization import encode
 from rig import forks
 
@@ -67,7 +67,9 @@ async def call(flow, *args, **options):
 @pytest.fixture(scope="module")
 def dead_process():
     """What a process said of itself that has ended by now."""
-    code = "import json; from pgqrs.engine import process; print(json.dumps(process.identity()))"
+    code = (
+        "import json; from pgqrs.engine.runs import process_identity; print(json.dumps(process_identity.identity()))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
@@ -78,9 +80,9 @@ async def abandoned(store, info, *, flow=order, key=None, steps=("charge",), val
     found = await workflows.create(db, flow.name)
     text = flow.handler.encode_input((value,), {}, max_bytes=10_000)
     new = NewRuns(found.workflow_id, found.queue_id, [text], keys=[] if key is None else [key])
-    begun = await calls.begin(db, new, workflow=flow.name, info=info, lease_seconds=30.0)
+    begun = await direct_calls.begin(db, new, workflow=flow.name, info=info, lease_seconds=30.0)
     records = [StepRecord(name, n, pgqrs.StepStatus.SUCCESS, output='"recorded"') for n, name in enumerate(steps)]
-    await settling.commit(db, [Write(begun.claim.fence, (each,)) for each in records])
+    await settlement.commit(db, [RunWrite(begun.claim.fence, (each,)) for each in records])
     return begun.run_id
 
 
@@ -189,7 +191,7 @@ async def test_the_next_call_with_the_key_continues_at_once_when_the_process_is_
 async def test_the_next_call_with_the_key_waits_for_the_lease_of_a_process_that_may_be_alive(store, clock):
     await abandoned(store, {"pid": 1}, key="order-A1")
     calling = asyncio.create_task(order.run("A1", key="order-A1", store=store))
-    with faults.injected(faults.at("before", "calls.seconds_until_due", (waits := asyncio.Event()).set)):
+    with faults.injected(faults.at("before", "direct_calls.seconds_until_due", (waits := asyncio.Event()).set)):
         await asyncio.wait_for(waits.wait(), 30)
     assert effects == []
     clock.advance(31)
@@ -220,7 +222,7 @@ async def test_a_call_waits_for_the_worker_that_executes_its_run(store):
     working = asyncio.create_task(worker.run_until_idle())
     await asyncio.wait_for(begun.wait(), 30)
     calling = asyncio.create_task(slow.run("A1", key="k", store=store))
-    with faults.injected(faults.at("before", "calls.seconds_until_due", go_on.set)):
+    with faults.injected(faults.at("before", "direct_calls.seconds_until_due", go_on.set)):
         result = await asyncio.wait_for(calling, 30)
     await working
     await worker.close()
@@ -231,12 +233,12 @@ async def test_a_call_waits_for_the_worker_that_executes_its_run(store):
 async def test_a_call_raises_the_failure_of_a_run_that_failed_elsewhere(store, clock):
     await abandoned(store, {"pid": 1}, key="order-A1")
     calling = asyncio.create_task(order.run("A1", key="order-A1", store=store))
-    with faults.injected(faults.at("before", "calls.seconds_until_due", (waits := asyncio.Event()).set)):
+    with faults.injected(faults.at("before", "direct_calls.seconds_until_due", (waits := asyncio.Event()).set)):
         await asyncio.wait_for(waits.wait(), 30)
     [run] = await order.runs(store)
-    ending = settling.Ending(pgqrs.RunStatus.ERROR, error=encode({"type": "X", "message": "y"}), last_error="X: y")
+    ending = settlement.Ending(pgqrs.RunStatus.ERROR, error=encode({"type": "X", "message": "y"}), last_error="X: y")
     await store.database.perform(
-        lambda db: settling.end(db, [(run.run_id, ending)]), kind=settling.Kind.UNIT, idempotent=False
+        lambda db: settlement.end(db, [(run.run_id, ending)]), kind=settlement.Kind.UNIT, idempotent=False
     )
 
     with pytest.raises(pgqrs.ExecutionFailed, match="X: y"):
@@ -266,7 +268,7 @@ async def test_a_worker_finishes_what_a_dead_process_left_behind(store, clock, d
 
 
 async def test_what_a_live_process_executes_is_not_taken(store):
-    left = await abandoned(store, process.identity())
+    left = await abandoned(store, process_identity.identity())
 
     await order.run("B2", store=store)
 
@@ -482,7 +484,7 @@ async def test_a_result_that_cannot_be_recorded_is_not_returned(brief_store, out
 
 async def test_a_recorded_result_is_returned_although_the_call_cannot_sign_off(store):
     def fail(point):
-        if point == ("before", "calls.leave"):
+        if point == ("before", "direct_calls.leave"):
             raise pgqrs.ConnectionFailed("the database is away")
 
     with faults.injected(fail):

@@ -10,8 +10,9 @@ import pytest
 import pgqrs
 from conftest import DSN
 from pgqrs import explanations
-from pgqrs.api import doctor_file, doctor_server
-from pgqrs.db.doctoring import DeadRows, Line, OpenTransaction, Server
+from pgqrs.api.doctor import file as doctor_file
+from pgqrs.api.doctor import server as doctor_server
+from pgqrs.db.upkeep.diagnostics import ConnectionSecurity, DeadRows, OpenTransaction, ServerSettings
 
 flow = pgqrs.workflow("flow")
 
@@ -261,7 +262,7 @@ async def test_a_database_in_memory_is_named():
 
 # -- the server ----------------------------------------------------------------------------------------------
 
-WELL = Server(
+WELL = ServerSettings(
     version="16.4",
     version_number=160004,
     fsync=True,
@@ -278,7 +279,12 @@ WELL = Server(
 @pytest.fixture
 def server(monkeypatch):
     """The server says what the test wants."""
-    said = {"server": WELL, "line": Line(False, "127.0.0.1"), "dead_rows": [], "oldest_transactions": []}  # noqa: FBT003
+    said = {
+        "server": WELL,
+        "line": ConnectionSecurity(encrypted=False, address="127.0.0.1"),
+        "dead_rows": [],
+        "oldest_transactions": [],
+    }
 
     def answering(name):
         async def answer(db):
@@ -319,9 +325,9 @@ async def test_a_server_that_is_well_is_well(store, server):
         ("clock", "warn", {"server": WELL._replace(clock=-30.0)}),
         ("clock", "ok", {"server": WELL._replace(clock=1.0)}),
         ("connections", "warn", {"server": WELL._replace(connections=95)}),
-        ("encryption", "warn", {"line": Line(False, "10.0.0.7")}),  # noqa: FBT003
-        ("encryption", "ok", {"line": Line(True, "10.0.0.7")}),  # noqa: FBT003
-        ("encryption", "ok", {"line": Line(False, "")}),  # noqa: FBT003
+        ("encryption", "warn", {"line": ConnectionSecurity(False, "10.0.0.7")}),  # noqa: FBT003
+        ("encryption", "ok", {"line": ConnectionSecurity(True, "10.0.0.7")}),  # noqa: FBT003
+        ("encryption", "ok", {"line": ConnectionSecurity(False, "")}),  # noqa: FBT003
         ("transactions", "warn", {"oldest_transactions": [OpenTransaction("process 7", 400.0, "select 7")]}),
         ("transactions", "bad", {"oldest_transactions": [OpenTransaction("process 7", 4000.0, "select 7")]}),
         ("transactions", "ok", {"oldest_transactions": [OpenTransaction("process 7", 4.0, "select 7")]}),
@@ -373,13 +379,15 @@ async def _deaf(self, channel, callback):
 
 
 async def test_a_promoted_file_says_so(tmp_path):
-    from pgqrs.db import sealing
-    from pgqrs.db.drivers.sqlite_frozen import frozen
-    from pgqrs.db.promoting import COPIED
+    from pgqrs.db.drivers.sqlite.exclusive import frozen
+    from pgqrs.db.upkeep import promotion_seal
+    from pgqrs.db.upkeep.promotion import COPIED
 
     async with pgqrs.connect(f"sqlite:///{tmp_path / 'app.db'}") as store:
         async with frozen(store.database) as file:
-            await sealing.seal(file, sealing.Seal("p", "postgresql://db/x", "public", datetime.now(UTC)), COPIED)
+            await promotion_seal.seal(
+                file, promotion_seal.Seal("p", "postgresql://db/x", "public", datetime.now(UTC)), COPIED
+            )
             await file.commit()
 
         report = await pgqrs.admin(store).doctor()

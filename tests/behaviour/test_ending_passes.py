@@ -62,7 +62,7 @@ async def test_a_part_whose_step_cannot_be_recorded_ends_the_whole_pass(run, han
     def refuse():
         raise pgqrs.SerializationError("injected: the database cannot store this")
 
-    with faults.injected(faults.at("before", "settling.commit", refuse)):
+    with faults.injected(faults.at("before", "settlement.commit", refuse)):
         ended = await asyncio.wait_for(run(handler), 60)
 
     assert (ended.status, ended.last_error) == (

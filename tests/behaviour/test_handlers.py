@@ -10,7 +10,7 @@ import pytest
 import pgqrs
 from pgqrs import blocking, faults
 from pgqrs.db.queries import Query
-from pgqrs.engine import handling
+from pgqrs.engine.queues import processor
 
 
 @dataclass
@@ -413,7 +413,7 @@ async def test_what_was_done_under_a_lost_lease_is_not_archived_and_said(store, 
 
 async def test_a_database_that_is_away_for_a_while_loses_nothing(producer, consumer, metrics, monkeypatch):
     await producer.enqueue_many(range(20))
-    monkeypatch.setattr(handling, "AWAY_SECONDS", 0.0)
+    monkeypatch.setattr(processor, "AWAY_SECONDS", 0.0)
     broken = []
 
     def fail_after_the_first():
@@ -482,7 +482,7 @@ def test_plain_programs_have_it_too(config):
 @pytest.mark.parametrize("name", ["archive_messages", "settle_and_lease_in_bands"])
 async def test_of_two_round_trips_side_by_side_either_may_fail(producer, consumer, metrics, monkeypatch, name):
     """Much is archived beside the next lease: what one of them could not do is done later, by this one or the next."""
-    monkeypatch.setattr(handling, "MOST_AHEAD", 50)
+    monkeypatch.setattr(processor, "MOST_AHEAD", 50)
     await producer.enqueue_many(range(1_000))
     handled = []
 

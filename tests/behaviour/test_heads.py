@@ -6,15 +6,15 @@ import pytest
 
 import pgqrs
 from pgqrs.db.tables import messages
-from pgqrs.engine import heads
+from pgqrs.engine.queues import scan_hints
 
 PAST = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
 def _hints_are_always_good_enough(monkeypatch):
-    monkeypatch.setattr(heads, "QUICK_SECONDS", -1.0)
-    monkeypatch.setattr(heads, "SHARE", 1e9)
+    monkeypatch.setattr(scan_hints, "QUICK_SECONDS", -1.0)
+    monkeypatch.setattr(scan_hints, "SHARE", 1e9)
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ async def test_what_is_behind_the_hint_is_not_walked(store, producer, consumer, 
     clock.advance(1)
     await producer.enqueue("new")
     source = messages.Source(consumer._holder.queue_id, 30.0)
-    band = messages.Band(0, 0, clock.now())
+    band = messages.PriorityRange(0, 0, clock.now())
 
     turn = await messages.settle_and_lease(store.database, source, worker_id=1, batch=10, bands=[band])
 

@@ -6,8 +6,8 @@ import pytest
 
 import pgqrs
 from pgqrs import faults
-from pgqrs.db import history
 from pgqrs.db.queries import Query
+from pgqrs.db.runs import history
 from pgqrs.serialization import decode
 
 
@@ -165,7 +165,7 @@ async def test_no_other_status_can_be_stored(store, flow):
 
 
 async def test_a_lost_worker_is_told_by_the_next(store, flow, clock):
-    from pgqrs.db import claims
+    from pgqrs.db.runs import claims
     from pgqrs.db.tables import queues
     from pgqrs.db.tables.messages import Source
 
@@ -185,7 +185,7 @@ async def test_a_lost_worker_is_told_by_the_next(store, flow, clock):
 
 
 async def test_a_run_whose_workers_were_all_lost_is_told_to_have_failed(store, flow, clock):
-    from pgqrs.db import claims
+    from pgqrs.db.runs import claims
     from pgqrs.db.tables import queues
     from pgqrs.db.tables.messages import Source
 
@@ -375,11 +375,11 @@ async def test_a_transaction_emits_when_it_commits(store, flow, run, clock):
 
 
 async def test_a_stale_worker_emits_nothing(store, flow, clock):
-    from pgqrs.db import claims, settling
-    from pgqrs.db.history import Emission
+    from pgqrs.db.runs import claims, settlement
+    from pgqrs.db.runs.history import Emission
+    from pgqrs.db.runs.records import RunWrite, StepRecord
     from pgqrs.db.tables import queues
     from pgqrs.db.tables.messages import Source
-    from pgqrs.db.writes import StepRecord, Write
     from pgqrs.types import StepStatus
 
     run_id = await flow.trigger().execute(store)
@@ -389,8 +389,8 @@ async def test_a_stale_worker_emits_nothing(store, flow, clock):
     await claims.claim(store.database, [Source(queue_id, 30.0)], worker_id=2, batch=1)
 
     step = StepRecord("emit", 0, StepStatus.SUCCESS, output="null")
-    held = await settling.commit(
-        store.database, [Write(claim.fence, (step,), emissions=(Emission(run_id, "order.shipped", "1"),))]
+    held = await settlement.commit(
+        store.database, [RunWrite(claim.fence, (step,), emissions=(Emission(run_id, "order.shipped", "1"),))]
     )
 
     assert held == set()

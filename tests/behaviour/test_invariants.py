@@ -7,9 +7,9 @@ from contextlib import closing
 import pytest
 
 import pgqrs
-from pgqrs.db import invariants
 from pgqrs.db.database import Kind
 from pgqrs.db.queries import Query
+from pgqrs.db.upkeep import invariants
 from rig import lives
 from rig.crimes import CRIMES
 

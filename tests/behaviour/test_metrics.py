@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 import pgqrs
-from pgqrs.db import metrics
+from pgqrs.db.views import metrics
 from rig.history import PastRun, write
 
 # Runs that were made up: nobody executed them, and they have no messages.

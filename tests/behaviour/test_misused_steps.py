@@ -366,9 +366,10 @@ async def test_progress_is_not_shown_again_by_a_replay(run, clock):
 
 @pytest.mark.parametrize("where", ["step", "handler"])
 async def test_code_that_stops_its_cancellation_keeps_neither_slot_nor_worker(live_store, monkeypatch, where):
-    from pgqrs.engine import execution, worker
+    from pgqrs.engine.replay import run_pass
+    from pgqrs.engine.runs import worker
 
-    monkeypatch.setattr(execution, "ABANDON_SECONDS", 0.2)
+    monkeypatch.setattr(run_pass, "ABANDON_SECONDS", 0.2)
     monkeypatch.setattr(worker, "ABANDON_SECONDS", 0.2)
     await live_store.create_workflow("flow")
     flow = pgqrs.workflow("flow")
@@ -408,7 +409,7 @@ async def test_code_that_stops_its_cancellation_keeps_neither_slot_nor_worker(li
 
 
 async def test_a_slow_clean_up_is_not_taken_for_a_database_that_is_away(live_store, monkeypatch, caplog):
-    from pgqrs.engine import worker
+    from pgqrs.engine.runs import worker
 
     monkeypatch.setattr(worker, "_FAREWELL_SECONDS", 0.2)
     await live_store.create_workflow("flow")
@@ -441,7 +442,7 @@ async def test_nothing_keeps_an_execution_alive_when_its_pass_is_over(run):
     kept = []
 
     async def handler(ctx, params):
-        kept.append(weakref.ref(ctx._execution))
+        kept.append(weakref.ref(ctx._run_pass))
         idle = asyncio.create_task(asyncio.Event().wait())
         sleeping = asyncio.create_task(ctx.sleep(3600))
         await ctx.step("work", lambda: 1)

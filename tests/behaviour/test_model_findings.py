@@ -1,10 +1,10 @@
 """What the walks of proof/model found, each as its shortest case."""
 
 import pgqrs
-from pgqrs.db import claims, settling
+from pgqrs.db.runs import claims, settlement
+from pgqrs.db.runs.records import Ended, RunWrite, Suspended
 from pgqrs.db.tables import messages, workers
 from pgqrs.db.tables.messages import Source
-from pgqrs.db.writes import Ending, Write, Yielding
 from pgqrs.types import RunStatus
 
 
@@ -42,8 +42,8 @@ async def test_a_run_that_is_due_keeps_its_turn_when_it_is_woken(store, flow, cl
 async def test_a_run_that_is_due_keeps_its_turn_when_it_is_signalled(store, flow, clock):
     older = await flow.trigger().execute(store)
     [held] = await claimed(store, "flow")
-    await settling.commit(
-        store.database, [Write(held.fence, (), Yielding(RunStatus.PAUSED, delay=5, waiting_for="sleep"))]
+    await settlement.commit(
+        store.database, [RunWrite(held.fence, (), Suspended(RunStatus.PAUSED, delay=5, waiting_for="sleep"))]
     )
     clock.advance(10)
     younger = await flow.trigger().execute(store)
@@ -80,11 +80,13 @@ async def test_a_stale_write_tells_nothing_beside_one_that_holds(store, flow, cl
     [stale] = await claimed(store, "flow")
     clock.advance(10)
     [held] = await claimed(store, "flow")
-    failed = Ending(RunStatus.ERROR, error='{"type": "Oops"}', last_error="Oops")
-    succeeded = Ending(RunStatus.SUCCESS, output="1")
+    failed = Ended(RunStatus.ERROR, error='{"type": "Oops"}', last_error="Oops")
+    succeeded = Ended(RunStatus.SUCCESS, output="1")
 
     # As when one worker lost its run and took it again.
-    done = await settling.commit(store.database, [Write(stale.fence, (), failed), Write(held.fence, (), succeeded)])
+    done = await settlement.commit(
+        store.database, [RunWrite(stale.fence, (), failed), RunWrite(held.fence, (), succeeded)]
+    )
 
     assert done == {held.fence}
     assert [event.event_type for event in await flow.events(run_id, store)] == ["created", "lease_lost", "succeeded"]

@@ -220,7 +220,7 @@ async def test_a_result_that_is_written_late_is_not_overtaken(passes):
         async def branch(step):
             note(await ctx.step(step.__name__, step))
 
-        with faults.injected(faults.at("before", "settling.commit", refuse)):
+        with faults.injected(faults.at("before", "settlement.commit", refuse)):
             await asyncio.gather(branch(first), branch(second))
         await ctx.sleep(60)
 

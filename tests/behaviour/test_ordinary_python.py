@@ -15,7 +15,7 @@ def away():
 
 def outage(phase, *, times):
     """The next checkpoints are not written, or their replies are lost."""
-    return faults.injected(faults.at(phase, "settling.commit", away, times=times))
+    return faults.injected(faults.at(phase, "settlement.commit", away, times=times))
 
 
 class Declined(Exception):

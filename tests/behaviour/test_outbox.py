@@ -9,7 +9,7 @@ import pytest
 import pgqrs
 from pgqrs import faults
 from pgqrs.db.tables import outbox
-from pgqrs.engine import outbox as engine_outbox
+from pgqrs.engine.outbox import dispatcher as engine_outbox
 from rig.outbox import WORKFLOW, emit, new_runs
 
 

@@ -101,7 +101,7 @@ async def test_a_plain_handler_on_its_way_out_sees_no_error(run, clock, verb):
         try:
             try:
                 if len(begun) == 1:
-                    with faults.injected(faults.at("before", "settling.commit", lose)):
+                    with faults.injected(faults.at("before", "settlement.commit", lose)):
                         ctx.step("work", lambda: 1)
             finally:
                 verbs[verb]()

@@ -12,9 +12,9 @@ import pytest
 
 import pgqrs
 from conftest import DSN, drop_schema
-from pgqrs.db.promoting import COPIED
 from pgqrs.db.readable import is_time
-from pgqrs.engine import slots
+from pgqrs.db.upkeep.promotion import COPIED
+from pgqrs.engine.runs import slots
 from rig.invariants import check_invariants
 
 pytestmark = pytest.mark.backends("sqlite", "turso")
@@ -565,17 +565,17 @@ async def test_a_row_that_does_not_arrive_as_it_was_stops_it(source, config, tar
 
 
 async def test_large_values_go_a_few_at_a_time(source, config, target, clock, monkeypatch):
-    from pgqrs.db.drivers.sqlite_frozen import Frozen
+    from pgqrs.db.drivers.sqlite.exclusive import ExclusiveSession
 
     batches = []
-    read = Frozen.batches
+    read = ExclusiveSession.batches
 
     async def counted(self, *args, **options):
         async for rows in read(self, *args, **options):
             batches.append(len(rows))
             yield rows
 
-    monkeypatch.setattr(Frozen, "batches", counted)
+    monkeypatch.setattr(ExclusiveSession, "batches", counted)
     await flow.trigger_many(["x" * 1_500_000] * 7).execute(source)
     await source.close()
 

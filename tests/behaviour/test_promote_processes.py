@@ -109,7 +109,7 @@ async def test_a_thousand_runs_in_flight_all_end_and_none_is_run_twice_beyond_th
 
 
 POINTS = [
-    ("before", "promoting.promote", 1),
+    ("before", "promotion.promote", 1),
     ("sql", "lock_table", 2),
     ("sql", "insert_rows", 1),
     ("sql", "insert_rows", 4),
@@ -118,8 +118,8 @@ POINTS = [
     ("sql", "write_origin", 1),
     ("sql", "rename_table", 5),
     ("commit", "all", 1),
-    ("commit", "promoting.promote", 1),
-    ("reply", "promoting.promote", 1),
+    ("commit", "promotion.promote", 1),
+    ("reply", "promotion.promote", 1),
 ]
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 import pgqrs
-from pgqrs.db import pulse
+from pgqrs.db.views import throughput
 from rig.history import PastRun, write
 
 # Runs that were made up: nobody executed them, and they have no messages.
@@ -39,7 +39,7 @@ async def test_what_ended_stands_in_its_minute_the_oldest_first(store, clock):
             ("a", "SUCCESS", 3600, 1),
         ),
     )
-    found = await pulse.pulse(store.database)
+    found = await throughput.pulse(store.database)
 
     assert (found.window_seconds, found.bucket_seconds, found.capped) == (3600, 60, False)
     assert (found.succeeded[-1], found.failed[-2], found.cancelled[0]) == (2, 1, 1)
@@ -49,7 +49,7 @@ async def test_what_ended_stands_in_its_minute_the_oldest_first(store, clock):
 
 async def test_percentiles_are_those_of_each_minute(store, clock):
     await write(store, past(clock.now(), *(("a", "SUCCESS", 30, seconds) for seconds in (1, 2, 3, 4, 101))))
-    found = await pulse.pulse(store.database)
+    found = await throughput.pulse(store.database)
 
     assert found.p50_seconds[-1] == pytest.approx(3)
     assert found.p95_seconds[-1] == pytest.approx(81.6)
@@ -57,24 +57,24 @@ async def test_percentiles_are_those_of_each_minute(store, clock):
 
 
 async def test_where_much_ended_less_of_the_past_is_looked_at(store, clock, monkeypatch):
-    monkeypatch.setattr(pulse, "MOST_ENDED", 5)
+    monkeypatch.setattr(throughput, "MOST_ENDED", 5)
     old = [("a", "SUCCESS", 1200, 1)] * 4
     await write(store, past(clock.now(), *old, *[("a", "SUCCESS", 100, 1)] * 5))
-    found = await pulse.pulse(store.database)
+    found = await throughput.pulse(store.database)
 
     assert (found.window_seconds, found.bucket_seconds, found.ended, found.capped) == (600, 10, 5, False)
 
 
 async def test_more_than_can_be_counted_is_said_to_be_more(store, clock, monkeypatch):
-    monkeypatch.setattr(pulse, "MOST_ENDED", 5)
+    monkeypatch.setattr(throughput, "MOST_ENDED", 5)
     await write(store, past(clock.now(), *[("a", "SUCCESS", 1, 1)] * 20))
-    found = await pulse.pulse(store.database)
+    found = await throughput.pulse(store.database)
 
     assert (found.window_seconds, found.capped) == (60, True)
 
 
 async def test_an_empty_store_has_a_pulse_of_nothing(store):
-    found = await pulse.pulse(store.database)
+    found = await throughput.pulse(store.database)
 
     assert (found.ended, set(found.p95_seconds), len(found.failed)) == (0, {None}, 60)
 
@@ -93,8 +93,8 @@ async def test_workflows_at_a_glance(store, clock):
     await store.create_workflow("b")
     await pgqrs.workflow("b").trigger().execute(store)
     await pgqrs.admin(store).pause_queue("b")
-    a, b = await pulse.workflows_at_a_glance(store.database, window=86_400, limit=10)
-    [second] = await pulse.workflows_at_a_glance(store.database, window=86_400, limit=10, after="a")
+    a, b = await throughput.workflows_at_a_glance(store.database, window=86_400, limit=10)
+    [second] = await throughput.workflows_at_a_glance(store.database, window=86_400, limit=10, after="a")
 
     assert (a.workflow, a.succeeded.count, a.failed.count) == ("a", 2, 1)
     assert a.success_rate == pytest.approx(100 * 2 / 3)

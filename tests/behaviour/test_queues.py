@@ -102,7 +102,7 @@ async def test_metrics_count_only_their_own_queue(store):
 
 
 async def test_purge_removes_what_is_live_and_keeps_the_archive(store, monkeypatch):
-    monkeypatch.setattr("pgqrs.api.admin.PURGE_BATCH", 2)
+    monkeypatch.setattr("pgqrs.api.operations.admin.PURGE_BATCH", 2)
     await store.create_queue("tasks")
     await store.create_queue("other")
     producer, consumer = await store.producer("tasks"), await store.consumer("tasks")
@@ -158,7 +158,7 @@ async def test_a_producer_finds_its_queue_again_after_it_was_made_anew(store):
 
 
 async def test_a_consumer_finds_its_queue_again_after_it_was_made_anew(store, monkeypatch):
-    monkeypatch.setattr("pgqrs.engine.holder.HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr("pgqrs.engine.queues.leases.HEARTBEAT_SECONDS", 0.0)
     await store.create_queue("tasks")
     consumer = await store.consumer("tasks")
     await pgqrs.admin(store).delete_queue("tasks")

@@ -44,7 +44,7 @@ async def test_a_handler_goes_on_only_when_its_step_is_durable(run):
         committing.set()
         await may_commit.wait()
 
-    with faults.injected(faults.at("before", "settling.commit", stall)):
+    with faults.injected(faults.at("before", "settlement.commit", stall)):
         running = asyncio.create_task(run(handler))
         await asyncio.wait_for(committing.wait(), 30)
         for _ in range(100):

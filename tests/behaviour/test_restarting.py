@@ -7,8 +7,8 @@ import re
 import pytest
 
 import pgqrs
-from pgqrs.db import lifecycle, settling
-from pgqrs.db.writes import Write, Yielding
+from pgqrs.db.runs import settlement, transitions
+from pgqrs.db.runs.records import RunWrite, Suspended
 from pgqrs.types import RunStatus, StepStatus
 from rig.failures import LEASE_SECONDS, Failures, once_more, restarted_data, result, step
 
@@ -51,7 +51,7 @@ async def test_a_second_restart_does_not_take_the_run_from_its_worker(store, flo
     with pytest.raises(pgqrs.InvalidTransition, match=rf"run {run_id} was restarted already .*by ann.* is RUNNING"):
         await flow.restart(run_id, store, actor="bob")
 
-    assert await settling.commit(store.database, [Write(held.fence, (step("charge", SUCCESS),))]) == {held.fence}
+    assert await settlement.commit(store.database, [RunWrite(held.fence, (step("charge", SUCCESS),))]) == {held.fence}
 
 
 async def pending(failures, flow, store):
@@ -70,8 +70,8 @@ async def leased(failures, flow, store):
 
 async def backing_off(failures, flow, store):
     claim = await failures.running()
-    retry = Yielding(RunStatus.RUNNING, delay=300, count_attempt=True, last_error="OSError: away")
-    assert await settling.commit(store.database, [Write(claim.fence, (), retry)])
+    retry = Suspended(RunStatus.RUNNING, delay=300, count_attempt=True, last_error="OSError: away")
+    assert await settlement.commit(store.database, [RunWrite(claim.fence, (), retry)])
     return claim.run_id
 
 
@@ -122,7 +122,7 @@ async def test_a_run_that_backs_off_is_tried_at_once_by_resume(store, flow, fail
 
 async def test_a_run_whose_worker_crashed_is_restarted_and_its_worker_fenced(store, flow, failures, clock):
     lost = await failures.running()
-    await settling.commit(store.database, [Write(lost.fence, (step("caught", ERROR), step("done", SUCCESS)))])
+    await settlement.commit(store.database, [RunWrite(lost.fence, (step("caught", ERROR), step("done", SUCCESS)))])
     before = await failures.steps(lost.run_id)
     clock.advance(LEASE_SECONDS)
 
@@ -130,7 +130,7 @@ async def test_a_run_whose_worker_crashed_is_restarted_and_its_worker_fenced(sto
 
     assert await failures.status(lost.run_id) == "PENDING"
     assert await failures.steps(lost.run_id) == before
-    assert await settling.commit(store.database, [Write(lost.fence, (step("late", SUCCESS),))]) == set()
+    assert await settlement.commit(store.database, [RunWrite(lost.fence, (step("late", SUCCESS),))]) == set()
     [claim] = await failures.claim_due()
     assert (claim.run_id, claim.lease.attempts) == (lost.run_id, 1)
 
@@ -138,7 +138,7 @@ async def test_a_run_whose_worker_crashed_is_restarted_and_its_worker_fenced(sto
 async def test_a_cancelled_run_is_restarted_with_all_that_it_has_recorded(store, flow, failures):
     claim = await failures.running()
     recorded = (step("caught", ERROR), step("tried", PENDING, attempts=2), step("sleep", PAUSED, output="t"))
-    await settling.commit(store.database, [Write(claim.fence, recorded)])
+    await settlement.commit(store.database, [RunWrite(claim.fence, recorded)])
     await flow.cancel(claim.run_id, store)
     before = await failures.steps(claim.run_id)
 
@@ -152,14 +152,14 @@ async def test_a_cancelled_run_is_restarted_with_all_that_it_has_recorded(store,
 async def test_a_restart_whose_reply_was_lost_is_done_once(store, flow, failures, then):
     run_id = await failures.failed(culprits=[])
     db = store.database
-    await lifecycle.restart(db, run_id, request="mine")
+    await transitions.restart(db, run_id, request="mine")
     if then != "waits":
         [claim] = await failures.claim_due()
     if then == "has failed again":
         await failures.end(claim, culprits=[])
     before = await failures.rows(run_id)
 
-    await once_more(db, lifecycle.restart, run_id, request="mine")
+    await once_more(db, transitions.restart, run_id, request="mine")
 
     assert await failures.rows(run_id) == before
     assert len(await restarted_data(store, run_id)) == 1
@@ -167,16 +167,16 @@ async def test_a_restart_whose_reply_was_lost_is_done_once(store, flow, failures
 
 async def test_a_retried_restart_that_another_call_overtook_is_refused(store, flow, failures):
     run_id = await failures.failed(culprits=[])
-    await lifecycle.restart(store.database, run_id, request="another")
+    await transitions.restart(store.database, run_id, request="another")
 
     with pytest.raises(pgqrs.InvalidTransition, match="was restarted already"):
-        await once_more(store.database, lifecycle.restart, run_id, request="mine")
+        await once_more(store.database, transitions.restart, run_id, request="mine")
 
 
 async def test_a_retried_restart_whose_first_try_was_not_carried_out_restarts(store, flow, failures):
     run_id = await failures.failed(culprits=[])
 
-    await once_more(store.database, lifecycle.restart, run_id, request="mine")
+    await once_more(store.database, transitions.restart, run_id, request="mine")
 
     assert await failures.status(run_id) == "PENDING"
 

@@ -7,8 +7,8 @@ import pytest
 
 import pgqrs
 from pgqrs import faults
-from pgqrs.db import retention as tables
 from pgqrs.db.queries import Query
+from pgqrs.db.upkeep import retention as tables
 from pgqrs.engine import janitor as module
 from pgqrs.engine.janitor import Janitor
 from rig.past import Past

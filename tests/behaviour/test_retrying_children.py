@@ -6,8 +6,8 @@ import pytest
 
 import pgqrs
 from pgqrs import blocking
-from pgqrs.api.actions import act
-from pgqrs.db import lifecycle
+from pgqrs.api.operations.run_actions import act
+from pgqrs.db.runs import transitions
 from pgqrs.types import StepStatus
 from rig.failures import Failures, failed_family, once_more, restarted_data, result, step
 
@@ -187,10 +187,10 @@ async def test_of_several_concurrent_calls_one_wins(store, flow, failures):
 
 async def test_a_call_whose_reply_was_lost_is_done_once(store, flow, failures):
     parent, children = await failed_family(failures, 2)
-    await lifecycle.retry_children(store.database, parent, request="mine")
+    await transitions.retry_children(store.database, parent, request="mine")
     before = [await failures.rows(each) for each in (parent, *children)]
 
-    await once_more(store.database, lifecycle.retry_children, parent, request="mine")
+    await once_more(store.database, transitions.retry_children, parent, request="mine")
 
     assert [await failures.rows(each) for each in (parent, *children)] == before
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 import pgqrs
-from pgqrs.engine.scheduler import Scheduler
+from pgqrs.engine.schedules.scheduler import Scheduler
 from rig import workers
 from rig.workers import effects, line_of
 

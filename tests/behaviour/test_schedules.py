@@ -9,8 +9,8 @@ import pgqrs
 from pgqrs import blocking, faults
 from pgqrs.api.schedules import check_declared, declare
 from pgqrs.db.queries import Query
-from pgqrs.engine.registry import Handler, WorkflowOptions
-from pgqrs.engine.scheduler import Scheduler
+from pgqrs.engine.definitions.handlers import Handler, WorkflowOptions
+from pgqrs.engine.schedules.scheduler import Scheduler
 
 # What the hand-set clock says first.
 START = datetime(2030, 1, 1, tzinfo=UTC)

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 import pgqrs
-from pgqrs.api import search as verbs
-from pgqrs.db import search
+from pgqrs.api.operations import search as verbs
+from pgqrs.db.views import search
 from pgqrs.types import StepStatus
 from rig.failures import Failures, failed_family, step
 from rig.history import PastRun, write

@@ -10,7 +10,7 @@ import pytest
 
 import pgqrs
 from pgqrs.db.queries import Query
-from pgqrs.durations import shown
+from pgqrs.text.durations import shown
 from rig.databases import database
 
 ERRORS = [

@@ -148,7 +148,7 @@ async def test_a_finally_on_the_way_out_does_nothing_and_runs_again(run, clock, 
             await ctx.step("clean", lambda: effects.append("clean"))
 
         begun.append(1)
-        lost = faults.injected(faults.at("before", "settling.commit", lose))
+        lost = faults.injected(faults.at("before", "settlement.commit", lose))
         try:
             if how == "waits":
                 await ctx.sleep(60)
@@ -196,7 +196,7 @@ async def test_the_same_when_the_pass_is_halted(run):
         task = asyncio.create_task(ctx.sleep(6000))
         await asyncio.sleep(0)
         try:
-            with faults.injected(faults.at("before", "settling.commit", odd, times=1)):
+            with faults.injected(faults.at("before", "settlement.commit", odd, times=1)):
                 await ctx.step("work", lambda: 1)
         finally:
             await task
@@ -208,7 +208,7 @@ async def test_the_same_when_the_pass_is_halted(run):
 @pytest.mark.parametrize("verb", ["step", "spawn"])
 async def test_an_outage_does_not_become_the_handlers_timeout(run, clock, store, verb):
     await store.create_workflow("child")
-    point = ("before", "settling.commit") if verb == "step" else ("after", "claims.spawn")
+    point = ("before", "settlement.commit") if verb == "step" else ("after", "claims.spawn")
     seen = []
 
     async def handler(ctx, params):
@@ -453,7 +453,7 @@ async def test_a_run_that_comes_to_rest_while_its_worker_is_closed_is_given_back
 
     worker = await pgqrs.consumer("w", 0, "flow").handler(handler).create(store)
     await flow_.trigger({}).execute(store)
-    with faults.injected(faults.at("after", "settling.commit", cancel_the_worker)):
+    with faults.injected(faults.at("after", "settlement.commit", cancel_the_worker)):
         working = asyncio.create_task(worker.run_until_idle())
         with pytest.raises(asyncio.CancelledError):
             await working

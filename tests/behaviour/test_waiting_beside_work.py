@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import pgqrs
-from pgqrs.engine import resting
+from pgqrs.engine.replay import suspension
 
 
 @pytest.fixture
@@ -277,8 +277,8 @@ async def test_a_plain_handler_races_and_gathers_with_functions(run, clock, flow
 
 async def test_a_run_rests_while_its_handler_polls_beside_a_wait(store, flow, monkeypatch):
     """A loop of `asyncio.sleep(0)` is always about to move, and would keep the signal from being taken."""
-    monkeypatch.setattr(resting, "_OUTSIDE_SECONDS", 0.05)
-    monkeypatch.setattr(resting, "_GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(suspension, "_OUTSIDE_SECONDS", 0.05)
+    monkeypatch.setattr(suspension, "_GRACE_SECONDS", 0.05)
 
     async def handler(ctx):
         answers = []

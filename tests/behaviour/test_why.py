@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import pgqrs
-from pgqrs.db import claims
+from pgqrs.db.runs import claims
 from pgqrs.db.tables import workers, workflows
 from pgqrs.db.tables.messages import Source
 from pgqrs.types import StepStatus

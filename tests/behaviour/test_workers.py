@@ -35,7 +35,7 @@ async def test_a_heartbeat_makes_the_worker_young_again(store, admin, clock):
 
 
 async def test_dequeueing_gives_a_heartbeat_now_and_then(store, admin, clock, monkeypatch):
-    monkeypatch.setattr("pgqrs.engine.holder.HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr("pgqrs.engine.queues.leases.HEARTBEAT_SECONDS", 0.0)
     consumer = await store.consumer("tasks")
     clock.advance(60)
 

@@ -381,7 +381,7 @@ async def test_a_missing_worker_is_warned_of_or_refused(store, flow, caplog):
 
 
 async def test_a_run_that_loses_its_worker_every_time_ends_in_error(run, store, flow, clock):
-    from pgqrs.db import claims
+    from pgqrs.db.runs import claims
     from pgqrs.db.tables import workflows
 
     run_id = await flow.trigger(1, max_attempts=2).execute(store)

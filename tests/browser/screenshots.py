@@ -14,7 +14,7 @@ from playwright.sync_api import sync_playwright
 import pgqrs
 from browser.conftest import CHROMIUM, Served
 from pgqrs.cli.demo import shop
-from pgqrs.cli.demo.filling import fill
+from pgqrs.cli.demo.seed_data import fill
 from pgqrs.types import RunStatus
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"

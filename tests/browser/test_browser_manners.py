@@ -196,8 +196,8 @@ def test_a_server_that_only_shows_has_no_buttons(browse, filled):
 
 
 def test_logging_in_with_a_token_and_out_again(browse, filled, tmp_path):
-    from pgqrs.web import tokens
-    from pgqrs.web.access import Scope
+    from pgqrs.web.auth import tokens
+    from pgqrs.web.auth.access import Scope
 
     token = tokens.create(tmp_path / "tokens", "ann", [Scope.OPERATE])
     with Served(filled, tokens=tmp_path / "tokens") as served:
@@ -225,7 +225,7 @@ def test_logging_in_with_a_token_and_out_again(browse, filled, tmp_path):
 
 
 def test_the_printed_address_opens_the_dashboard(browse, filled, tmp_path):
-    from pgqrs.web.start_token import StartToken
+    from pgqrs.web.auth.start_token import StartToken
 
     start = StartToken()
     with Served(filled, tokens=start, read_only=False) as served:

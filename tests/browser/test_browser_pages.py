@@ -8,7 +8,7 @@ import pytest
 
 import pgqrs
 from browser.conftest import Served
-from pgqrs.web.start_token import StartToken
+from pgqrs.web.auth.start_token import StartToken
 
 PAGES = {
     "overview": "/",

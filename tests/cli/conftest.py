@@ -2,14 +2,14 @@
 
 import pytest
 
-from pgqrs.cli import commands
+from pgqrs.cli import app
 from rig.command_line import invoke
 
 
 @pytest.fixture(scope="session")
 def tree():
     """The whole tree of commands: built once, as it takes a while."""
-    return commands.tree()
+    return app.tree()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from pgqrs.cli.demo.stage import Stage
-from pgqrs.cli.processes import Dashboard
+from pgqrs.cli.subprocesses import Dashboard
 from rig.terminal import Program
 
 ADDRESS = r"dashboard  (http://127\.0\.0\.1:\d+/\?token=[\w-]{43,})"
@@ -80,7 +80,7 @@ async def test_another_process_on_the_port_is_not_taken_for_the_dashboard(config
         threading.Thread(target=answer, daemon=True).start()
         port = taken.getsockname()[1]
         # As if it had been free a moment ago.
-        monkeypatch.setattr("pgqrs.cli.processes._free_port", lambda _wanted: port)
+        monkeypatch.setattr("pgqrs.cli.subprocesses._free_port", lambda _wanted: port)
         found = await Dashboard.start(config, port, output=None)
         taken.shutdown(socket.SHUT_RDWR)
 

@@ -10,9 +10,9 @@ import pytest
 
 import pgqrs
 from pgqrs.cli.demo import shop
-from pgqrs.cli.demo.filling import fill
-from pgqrs.cli.demo.playing import Expected, Scene, mistakes
-from pgqrs.cli.processes import NO_DASHBOARD, Process, environment_of
+from pgqrs.cli.demo.scripted import Expected, Scene, mistakes
+from pgqrs.cli.demo.seed_data import fill
+from pgqrs.cli.subprocesses import NO_DASHBOARD, Process, environment_of
 from pgqrs.types import RunStatus
 from rig.terminal import Program, until_gone
 

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 import pgqrs
-from pgqrs.cli.dev import Files
+from pgqrs.cli.commands.dev import Files
 from rig.terminal import Program, until_gone
 
 STARTED = r"worker     started \(pid (\d+)\)"

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import pgqrs
-from pgqrs.api.bodies import body
-from pgqrs.cli import completion, failing, output, reference, state
-from pgqrs.cli.demo.filling import fill
+from pgqrs.api.operations.json_view import to_json
+from pgqrs.cli import completion, exit_codes, output, reference, state
+from pgqrs.cli.command_tree import nodes
+from pgqrs.cli.demo.seed_data import fill
 from pgqrs.cli.examples import EXAMPLES
-from pgqrs.cli.walking import nodes
 from pgqrs.db.tables import runs as table
 from rig.terminal import COLOUR, Program
 
@@ -159,10 +159,10 @@ def test_a_database_that_is_away_names_the_way_out():
 def test_the_unexpected_is_one_line_and_with_v_its_trace(monkeypatch, capsys):
     error = ValueError("no \x1b[2J wonder")
 
-    failing.tell(error)
+    exit_codes.tell(error)
     short = capsys.readouterr().err
     monkeypatch.setattr(state, "_state", state.State(verbose=True))
-    failing.tell(error)
+    exit_codes.tell(error)
     long = capsys.readouterr().err
 
     assert short == "pgqrs: unexpected ValueError: no \\x1b[2J wonder; -v shows where\n"
@@ -170,7 +170,7 @@ def test_the_unexpected_is_one_line_and_with_v_its_trace(monkeypatch, capsys):
 
 
 def test_every_exit_code_is_explained():
-    assert sorted(failing.MEANINGS) == [*range(10), 130]
+    assert sorted(exit_codes.MEANINGS) == [*range(10), 130]
 
 
 # -- formats -------------------------------------------------------------------------------------------------
@@ -215,11 +215,11 @@ async def test_json_is_the_body_of_the_api(store, command):
 
     got = await command("run", "get", run_id, "-o", "json")
     listed = await command("run", "list", "-o", "json")
-    assert got.json == body(await table.get(db, run_id))
-    assert listed.json == {"items": body(await pgqrs.admin(store).runs()), "next_cursor": None}
+    assert got.json == to_json(await table.get(db, run_id))
+    assert listed.json == {"items": to_json(await pgqrs.admin(store).runs()), "next_cursor": None}
 
     acted = await command("run", "pause", run_id, "-o", "json")
-    assert acted.json == body(await table.get(db, run_id))
+    assert acted.json == to_json(await table.get(db, run_id))
     assert "is paused" in acted.err
 
 

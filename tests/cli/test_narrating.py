@@ -3,7 +3,7 @@
 import pytest
 
 import pgqrs
-from pgqrs.cli.narrating import Narrator
+from pgqrs.cli.run_feed import RunFeed
 
 flow = pgqrs.workflow("flow")
 RETRY = pgqrs.RetryPolicy(max_attempts=2, base=5.0, jitter=0.0)
@@ -12,7 +12,7 @@ RETRY = pgqrs.RetryPolicy(max_attempts=2, base=5.0, jitter=0.0)
 @pytest.fixture
 async def narrator(store):
     await store.create_workflow("flow")
-    narrator = Narrator(store)
+    narrator = RunFeed(store)
     await narrator.begin()
     return narrator
 
@@ -103,7 +103,7 @@ async def test_what_was_there_before_is_not_told(store, narrator):
     await flow.trigger(None).execute(store)
     await _work(store, handler)
 
-    late = Narrator(store)
+    late = RunFeed(store)
     await late.begin()
 
     assert await late.look() == []

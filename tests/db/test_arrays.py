@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from pgqrs.db import arrays
+from pgqrs.db import postgres_arrays
 from pgqrs.db.queries import Query
 
 TEXTS = [
@@ -41,5 +41,5 @@ async def test_numbers_and_times_arrive(store):
 
 
 def test_numbers_are_written_as_postgresql_reads_them():
-    assert arrays.numbers([1, None, -2.5]) == "{1,NULL,-2.5}"
-    assert arrays.numbers([]) == "{}"
+    assert postgres_arrays.numbers([1, None, -2.5]) == "{1,NULL,-2.5}"
+    assert postgres_arrays.numbers([]) == "{}"

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from pgqrs.db import changes
+from pgqrs.db.views import changes
 from rig.history import random_past, write
 from rig.plans import explained
 

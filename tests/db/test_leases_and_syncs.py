@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import pgqrs
-from pgqrs.db.drivers.sqlite_file import SQLiteFile
+from pgqrs.db.drivers.sqlite.file import SQLiteFile
 
 pytestmark = pytest.mark.backends("sqlite")
 flow = pgqrs.workflow("flow")

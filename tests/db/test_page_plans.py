@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from pgqrs.db import glimpses, pulse
-from pgqrs.db.glimpses import EVER
+from pgqrs.db.views import run_details, throughput
+from pgqrs.db.views.run_details import EVER
 from rig.history import random_past, write
 from rig.plans import explained
 
@@ -20,7 +20,7 @@ PARAMS = {
 # Workers, workflows and queues are few: those may be walked.
 LARGE = ("pgqrs_workflow_runs", "pgqrs_workflow_steps", "pgqrs_workflow_events", "pgqrs_messages")
 ALIASES = {"r": "pgqrs_workflow_runs", "s": "pgqrs_workflow_steps", "m": "pgqrs_messages"}
-QUERIES = {**pulse._SQL, **glimpses._SQL}
+QUERIES = {**throughput._SQL, **run_details._SQL}
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pgqrs.db import retention
 from pgqrs.db.queries import Query
+from pgqrs.db.upkeep import retention
 from rig.past import Past
 
 IDS = list(range(1, 101))

@@ -3,18 +3,18 @@
 import pytest
 
 import pgqrs
-from pgqrs.db import claims, settling
+from pgqrs.db.runs import claims, settlement
 from rig.plans import explained
 
 FENCES = [(1, 1), (2, 1)]
 HOT = {
-    "hold": (settling, {"given": FENCES}),
-    "record_steps": (settling, {"given": [(1, "a", 0, "SUCCESS", None, "1", None, 1, 0.0)]}),
-    "end_runs": (settling, {"given": [(1, "SUCCESS", "1", None, None, None)]}),
-    "yield_runs": (settling, {"given": [(1, "PAUSED", None, None, "x")]}),
-    "yield_messages": (settling, {"given": [(1, None, 1.0, 1)]}),
-    "settle": (settling, {}),
-    "settle_steps": (settling, {}),
+    "hold": (settlement, {"given": FENCES}),
+    "record_steps": (settlement, {"given": [(1, "a", 0, "SUCCESS", None, "1", None, 1, 0.0)]}),
+    "end_runs": (settlement, {"given": [(1, "SUCCESS", "1", None, None, None)]}),
+    "yield_runs": (settlement, {"given": [(1, "PAUSED", None, None, "x")]}),
+    "yield_messages": (settlement, {"given": [(1, None, 1.0, 1)]}),
+    "settle": (settlement, {}),
+    "settle_steps": (settlement, {}),
     "claim_runs": (claims, {}),
     "start_runs": (claims, {"worker_id": 1, "given": [(1, 1, 1, 1)]}),
 }

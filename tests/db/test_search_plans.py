@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from pgqrs.db import metrics, search
+from pgqrs.db.views import metrics, search
 from pgqrs.filters import RunFilter
 from rig.history import random_past, write
 from rig.plans import explained

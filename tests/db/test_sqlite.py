@@ -12,8 +12,8 @@ import pytest
 import pgqrs
 from pgqrs.clock import DatabaseClock
 from pgqrs.db.database import Kind
-from pgqrs.db.drivers.sqlite import SQLiteDriver
-from pgqrs.db.drivers.sqlite_file import SQLiteFile
+from pgqrs.db.drivers.sqlite.driver import SQLiteDriver
+from pgqrs.db.drivers.sqlite.file import SQLiteFile
 from pgqrs.db.queries import Query
 
 

@@ -2,8 +2,8 @@
 
 import threading
 
-from pgqrs.db.drivers import sqlite_watch
-from pgqrs.db.drivers.sqlite_watch import DataVersionWatcher
+from pgqrs.db.drivers.sqlite import commit_watch
+from pgqrs.db.drivers.sqlite.commit_watch import DataVersionWatcher
 from pgqrs.db.hints import Hints
 
 
@@ -73,7 +73,7 @@ class Failing(Connection):
 
 
 async def test_an_error_does_not_end_the_watcher(monkeypatch):
-    monkeypatch.setattr(sqlite_watch, "RESUME_SECONDS", 0.01)
+    monkeypatch.setattr(commit_watch, "RESUME_SECONDS", 0.01)
     hints = Hints()
     watcher = DataVersionWatcher(Failing, hints)
     hints.listeners.append(watcher.look)
@@ -89,7 +89,7 @@ async def test_an_error_does_not_end_the_watcher(monkeypatch):
 
 
 async def test_a_file_that_cannot_be_opened_for_a_while_is_watched_later(monkeypatch):
-    monkeypatch.setattr(sqlite_watch, "RESUME_SECONDS", 0.01)
+    monkeypatch.setattr(commit_watch, "RESUME_SECONDS", 0.01)
     refusals = [OSError("too many open files"), OSError("too many open files")]
 
     def connect():

@@ -12,10 +12,10 @@ _statements: ContextVar[list[str] | None] = ContextVar("statements", default=Non
 @pytest.fixture
 def lose_commit(monkeypatch):
     """Arms one loss: the next unit of work that runs this statement commits, and then its connection breaks."""
-    from pgqrs.db.drivers import postgres
+    from pgqrs.db.drivers.postgres import driver
 
     armed: list[str] = []
-    perform = postgres.PostgresDriver._perform_once
+    perform = driver.PostgresDriver._perform_once
 
     def note(point):
         # Of the task that runs it: a hint that is sent meanwhile must not be taken for the unit that is meant.
@@ -31,10 +31,10 @@ def lose_commit(monkeypatch):
             _statements.reset(before)
         if armed and armed[0] in seen:
             armed.clear()
-            raise postgres.Failed(ConnectionResetError("the reply was lost"), reply_lost=True)
+            raise driver.Failed(ConnectionResetError("the reply was lost"), reply_lost=True)
         return result
 
-    monkeypatch.setattr(postgres.PostgresDriver, "_perform_once", losing)
+    monkeypatch.setattr(driver.PostgresDriver, "_perform_once", losing)
     with faults.injected(note):
         yield armed.append
     assert not armed, f"nobody ran {armed}: no reply was lost, so nothing was tested"

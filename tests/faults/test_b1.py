@@ -11,19 +11,19 @@ import pytest
 
 import pgqrs
 from pgqrs import faults
-from pgqrs.db import claims, settling, triggering
 from pgqrs.db.drivers import open_driver
-from pgqrs.db.history import Emission
 from pgqrs.db.queries import Query
+from pgqrs.db.runs import claims, settlement, triggers
+from pgqrs.db.runs.history import Emission
+from pgqrs.db.runs.records import Ended, RunWrite, StepRecord, Suspended
+from pgqrs.db.runs.triggers import NewRuns
 from pgqrs.db.tables import messages, workers, workflows
 from pgqrs.db.tables.messages import Source
-from pgqrs.db.triggering import NewRuns
-from pgqrs.db.writes import Ending, StepRecord, Write, Yielding
 from pgqrs.types import RunStatus, StepStatus
 from rig import forks
 
 LEASE = 10
-DONE = Ending(RunStatus.SUCCESS, output="1")
+DONE = Ended(RunStatus.SUCCESS, output="1")
 STEP = StepRecord("stale", 0, StepStatus.SUCCESS, output="1")
 LOST = {"error": '{"type": "WorkerLost"}', "last_error": "worker_lost"}
 
@@ -45,7 +45,7 @@ class Hands:
 
     async def trigger(self, count=1, **options):
         new = NewRuns(self.workflow.workflow_id, self.workflow.queue_id, ["null"] * count, **options)
-        return await triggering.trigger(self.db, new)
+        return await triggers.trigger(self.db, new)
 
     async def claim(self, batch=1):
         source = Source(self.workflow.queue_id, LEASE)
@@ -76,14 +76,14 @@ async def test_a_worker_that_takes_its_own_run_again_is_fenced_from_its_first_tr
     assert (first.run_id, second.run_id) == (run_id, run_id)
 
     assert first.fence != second.fence
-    assert await settling.commit(hands.db, [Write(first.fence, (STEP,), DONE)]) == set()
-    assert await settling.commit(hands.db, [Write(second.fence, (), DONE)]) == {second.fence}
+    assert await settlement.commit(hands.db, [RunWrite(first.fence, (STEP,), DONE)]) == set()
+    assert await settlement.commit(hands.db, [RunWrite(second.fence, (), DONE)]) == {second.fence}
     assert await hands.flow.steps(run_id, hands.store) == []
 
 
 async def emits(hands, fence):
     emission = Emission(fence[0], "order.shipped", "1")
-    assert await settling.commit(hands.db, [Write(fence, (STEP,), None, (emission,))]) == set()
+    assert await settlement.commit(hands.db, [RunWrite(fence, (STEP,), None, (emission,))]) == set()
 
 
 async def transacts(hands, fence):
@@ -98,18 +98,18 @@ async def shows_progress(hands, fence):
 
 
 async def retries(hands, fence):
-    again = Yielding(RunStatus.RUNNING, delay=1, count_attempt=True)
-    assert await settling.commit(hands.db, [Write(fence, (), again)]) == set()
+    again = Suspended(RunStatus.RUNNING, delay=1, count_attempt=True)
+    assert await settlement.commit(hands.db, [RunWrite(fence, (), again)]) == set()
 
 
 async def sleeps(hands, fence):
-    asleep = Yielding(RunStatus.PAUSED, delay=60, waiting_for="sleep")
-    assert await settling.commit(hands.db, [Write(fence, (STEP,), asleep)]) == set()
+    asleep = Suspended(RunStatus.PAUSED, delay=60, waiting_for="sleep")
+    assert await settlement.commit(hands.db, [RunWrite(fence, (STEP,), asleep)]) == set()
 
 
 async def hands_back(hands, fence):
     # What a worker does with a run that was cancelled, or that it has no time for.
-    assert await settling.commit(hands.db, [Write(fence, (), Yielding(RunStatus.PENDING))]) == set()
+    assert await settlement.commit(hands.db, [RunWrite(fence, (), Suspended(RunStatus.PENDING))]) == set()
 
 
 async def takes_a_signal(hands, fence):
@@ -150,7 +150,7 @@ async def test_a_run_that_its_owner_saves_between_the_reapers_look_and_its_write
 
     assert await claims.some_are_lost(hands.db, hands.queue_ids)
     if owner_does == "ends it":
-        assert await settling.commit(hands.db, [Write(owner.fence, (), DONE)]) == {owner.fence}
+        assert await settlement.commit(hands.db, [RunWrite(owner.fence, (), DONE)]) == {owner.fence}
     else:
         assert await messages.extend(hands.db, [owner.fence[1:]], seconds=[LEASE])
     ended = await claims.end_lost(hands.db, hands.queue_ids, **LOST)

@@ -13,13 +13,13 @@ import pytest
 
 import pgqrs
 from pgqrs import faults
-from pgqrs.db import claims, triggering
+from pgqrs.db.runs import claims, triggers
+from pgqrs.db.runs.records import StepRecord
+from pgqrs.db.runs.triggers import NewRuns
 from pgqrs.db.tables import messages, workers, workflows
 from pgqrs.db.tables.messages import Source
-from pgqrs.db.triggering import NewRuns
-from pgqrs.db.writes import StepRecord
 from pgqrs.engine.heartbeat import Heartbeat
-from pgqrs.engine.lag import LoopWatch
+from pgqrs.engine.loop_watchdog import LoopWatchdog
 from pgqrs.types import StepStatus
 from rig import forks
 
@@ -131,7 +131,7 @@ class Slow:
     number: int
 
     def __post_init__(self):
-        watch = LoopWatch()
+        watch = LoopWatchdog()
         looking = threading.Thread(target=lambda: (watch.look(), watch.look()))
         looking.start()
         looking.join()
@@ -359,7 +359,7 @@ class Calls:
         self.count = 0
 
     async def trigger(self):
-        await triggering.trigger(self.db, NewRuns(self.workflow.workflow_id, self.workflow.queue_id, ["null"]))
+        await triggers.trigger(self.db, NewRuns(self.workflow.workflow_id, self.workflow.queue_id, ["null"]))
 
     async def claim(self):
         await claims.claim(self.db, self.sources, worker_id=self.worker_id, batch=1)

@@ -103,7 +103,7 @@ async def points_of(store, flow):
         await (await flow.get_run(run_id, store)).result(30)
     worker.stop()
     await polling
-    names = ("claims.claim", "settling.commit", "messages.next_due")
+    names = ("claims.claim", "settlement.commit", "messages.next_due")
     return [point for point in dict.fromkeys(points) if point.name in names and point.phase in ("before", "after")]
 
 

@@ -13,13 +13,13 @@ import pytest
 
 import pgqrs
 from pgqrs import faults
-from pgqrs.db import settling, triggering
-from pgqrs.db.drivers import postgres, postgres_hints
+from pgqrs.db.drivers.postgres import driver, listen
 from pgqrs.db.queries import Query
+from pgqrs.db.runs import settlement, triggers
+from pgqrs.db.runs.records import RunWrite, StepRecord
+from pgqrs.db.runs.triggers import NewRuns
 from pgqrs.db.tables import workers, workflows
 from pgqrs.db.tables.messages import Source
-from pgqrs.db.triggering import NewRuns
-from pgqrs.db.writes import StepRecord, Write
 from pgqrs.types import StepStatus
 from rig.gate import gate
 
@@ -253,26 +253,26 @@ async def test_batches_in_opposite_orders_do_not_deadlock(store, monkeypatch):
     db = store.database
     workflow = await workflows.create(db, "flow")
     worker_id = await workers.register(db, queue_id=workflow.queue_id, name="w", port=0, info={"pid": 1})
-    await triggering.trigger(db, NewRuns(workflow.workflow_id, workflow.queue_id, ["null"] * 40))
-    from pgqrs.db import claims
+    await triggers.trigger(db, NewRuns(workflow.workflow_id, workflow.queue_id, ["null"] * 40))
+    from pgqrs.db.runs import claims
 
     held = await claims.claim(db, [Source(workflow.queue_id, 60)], worker_id=worker_id, batch=40)
     deadlocks = []
-    explained = postgres.PostgresDriver._explained
+    explained = driver.PostgresDriver._explained
 
     def noticed(self, error, *, in_doubt):
         if isinstance(error, asyncpg.DeadlockDetectedError):
             deadlocks.append(error)
         return explained(self, error, in_doubt=in_doubt)
 
-    monkeypatch.setattr(postgres.PostgresDriver, "_explained", noticed)
+    monkeypatch.setattr(driver.PostgresDriver, "_explained", noticed)
 
     def batch(order, n):
-        return [Write(claim.fence, (StepRecord(f"s{n}", n, StepStatus.SUCCESS, output="1"),)) for claim in order]
+        return [RunWrite(claim.fence, (StepRecord(f"s{n}", n, StepStatus.SUCCESS, output="1"),)) for claim in order]
 
     for n in range(10):
         forth, back = batch(held, 2 * n), batch(held[::-1], 2 * n + 1)
-        await asyncio.gather(settling.commit(db, forth), settling.commit(db, back))
+        await asyncio.gather(settlement.commit(db, forth), settlement.commit(db, back))
 
     assert deadlocks == []
 
@@ -281,7 +281,7 @@ async def test_batches_in_opposite_orders_do_not_deadlock(store, monkeypatch):
 async def test_a_hint_that_cannot_be_sent_does_not_fail_the_enqueue(live_store, monkeypatch):
     """As when the queue of notifications is full: the hint is sent outside of the transaction."""
     failing = Query("notify", "select 1 / 0, cast(:channel as text), cast(:payload as text)")
-    monkeypatch.setattr(postgres_hints, "_NOTIFY", failing)
+    monkeypatch.setattr(listen, "_NOTIFY", failing)
     await live_store.create_queue("tasks")
     consumer = await live_store.consumer("tasks")
     waiting = asyncio.create_task(consumer.dequeue(wait_seconds=30))

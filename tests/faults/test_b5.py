@@ -9,7 +9,7 @@ import pytest
 
 import pgqrs
 from pgqrs.db.database import Kind
-from pgqrs.db.drivers import sqlite_file
+from pgqrs.db.drivers.sqlite import file
 from rig import forks
 
 
@@ -57,7 +57,7 @@ async def test_a_log_that_a_reader_keeps_from_being_emptied_is_warned_of_once_an
     config, tmp_path, monkeypatch, caplog
 ):
     limit = 256 * 1024
-    monkeypatch.setattr(sqlite_file, "LARGEST_LOG_BYTES", limit)
+    monkeypatch.setattr(file, "LARGEST_LOG_BYTES", limit)
     caplog.set_level(logging.WARNING)
     store = await pgqrs.connect_with(config)
     await store.create_queue("tasks")

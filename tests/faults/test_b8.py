@@ -52,7 +52,7 @@ async def points_of_a_life(store, flow, clock):
         await flow.trigger().execute(store)
         points.clear()
         await lived(store, clock, a_life()[0])
-    names = ("claims.claim", "settling.commit")
+    names = ("claims.claim", "settlement.commit")
     return Counter(point for point in points if point.name in names and point.phase in ("before", "after"))
 
 

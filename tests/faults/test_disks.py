@@ -23,7 +23,7 @@ import pgqrs
 from pgqrs import faults
 from pgqrs.clock import DatabaseClock
 from pgqrs.db.database import Kind
-from pgqrs.db.drivers.sqlite import SQLiteDriver
+from pgqrs.db.drivers.sqlite.driver import SQLiteDriver
 from pgqrs.db.queries import Query
 from rig import postgres
 

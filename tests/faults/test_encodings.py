@@ -6,8 +6,8 @@ import asyncpg
 import pytest
 
 import pgqrs
-from pgqrs.api.catalogue import workflow_lines
-from pgqrs.db.pulse import workflows_at_a_glance
+from pgqrs.api.operations.workflow_list import workflow_lines
+from pgqrs.db.views.throughput import workflows_at_a_glance
 from rig.databases import database
 
 pytestmark = pytest.mark.backends("postgres")

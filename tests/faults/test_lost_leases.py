@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 import pgqrs
-from pgqrs.db import claims
 from pgqrs.db.queries import Query
+from pgqrs.db.runs import claims
 from pgqrs.db.tables import workflows
 from pgqrs.db.tables.messages import Source
 

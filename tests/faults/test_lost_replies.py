@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 import pgqrs
-from pgqrs.db.drivers import postgres
+from pgqrs.db.drivers.postgres import driver
 from pgqrs.db.queries import Query
 
 pytestmark = pytest.mark.backends("postgres")
@@ -27,7 +27,7 @@ async def consumer(store, producer):
 def lose_reply(monkeypatch):
     """Arms one loss: the named statement is carried out, and then the connection breaks."""
     armed: list[str] = []
-    fetch = postgres.Session.fetch
+    fetch = driver.Session.fetch
 
     async def losing(self, query, **params):
         rows = await fetch(self, query, **params)
@@ -36,7 +36,7 @@ def lose_reply(monkeypatch):
             raise ConnectionResetError("the reply was lost")
         return rows
 
-    monkeypatch.setattr(postgres.Session, "fetch", losing)
+    monkeypatch.setattr(driver.Session, "fetch", losing)
     yield armed.append
     assert not armed, f"nobody ran {armed}: no reply was lost, so nothing was tested"
 
@@ -45,7 +45,7 @@ def lose_reply(monkeypatch):
 def lose_commit(monkeypatch):
     """Arms one loss: the next transaction is committed, and then the connection breaks."""
     armed: list[int] = []
-    transaction = postgres.PostgresDriver._transaction
+    transaction = driver.PostgresDriver._transaction
 
     @asynccontextmanager
     async def losing(self, connection):
@@ -55,7 +55,7 @@ def lose_commit(monkeypatch):
             armed.pop()
             raise ConnectionResetError("the reply was lost")
 
-    monkeypatch.setattr(postgres.PostgresDriver, "_transaction", losing)
+    monkeypatch.setattr(driver.PostgresDriver, "_transaction", losing)
     return lambda: armed.append(1)
 
 
@@ -186,7 +186,7 @@ async def test_a_deadlock_is_tried_again(store, monkeypatch):
     import asyncpg
 
     calls = []
-    fetch = postgres.Session.fetch
+    fetch = driver.Session.fetch
 
     async def deadlocking(self, query, **params):
         calls.append(query.name)
@@ -194,7 +194,7 @@ async def test_a_deadlock_is_tried_again(store, monkeypatch):
             raise asyncpg.DeadlockDetectedError("deadlock detected")
         return await fetch(self, query, **params)
 
-    monkeypatch.setattr(postgres.Session, "fetch", deadlocking)
+    monkeypatch.setattr(driver.Session, "fetch", deadlocking)
     await store.create_queue("tasks")
 
     assert "tasks" in await pgqrs.admin(store).queues()
@@ -209,7 +209,7 @@ async def test_a_database_that_stays_away_is_reported_within_the_time_given(monk
         raise ConnectionRefusedError("nobody there")
 
     with monkeypatch.context() as patch, pytest.raises(pgqrs.ConnectionFailed, match="nobody there"):
-        patch.setattr(postgres.Session, "fetch", broken)
+        patch.setattr(driver.Session, "fetch", broken)
         await pgqrs.admin(store).queues()
 
 

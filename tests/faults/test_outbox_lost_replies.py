@@ -3,7 +3,7 @@
 import pytest
 
 import pgqrs
-from pgqrs.db.drivers import postgres
+from pgqrs.db.drivers.postgres import driver
 from pgqrs.db.tables import outbox
 from rig.outbox import emit, new_runs
 
@@ -25,8 +25,8 @@ def lose_reply(monkeypatch):
 
         return call
 
-    monkeypatch.setattr(postgres.Session, "fetch", losing(postgres.Session.fetch))
-    monkeypatch.setattr(postgres.Session, "execute", losing(postgres.Session.execute))
+    monkeypatch.setattr(driver.Session, "fetch", losing(driver.Session.fetch))
+    monkeypatch.setattr(driver.Session, "execute", losing(driver.Session.execute))
     yield armed.append
     assert armed == []
 

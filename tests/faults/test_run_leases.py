@@ -10,13 +10,14 @@ import pytest
 
 import pgqrs
 from pgqrs import faults
-from pgqrs.db import claims, lifecycle, settling, triggering
 from pgqrs.db.database import Kind
 from pgqrs.db.queries import Query
+from pgqrs.db.runs import claims, transitions, triggers
+from pgqrs.db.runs import settlement as settling
+from pgqrs.db.runs.records import Ended, RunWrite, StepRecord, Suspended
+from pgqrs.db.runs.triggers import NewRuns
 from pgqrs.db.tables import workers, workflows
 from pgqrs.db.tables.messages import Source
-from pgqrs.db.triggering import NewRuns
-from pgqrs.db.writes import Ending, StepRecord, Write, Yielding
 from pgqrs.engine.heartbeat import Heartbeat
 from pgqrs.types import RunStatus, StepStatus
 
@@ -44,7 +45,7 @@ class Rig:
         return NewRuns(self.workflow.workflow_id, self.workflow.queue_id, ["null"], **options)
 
     async def trigger(self, **options):
-        [run_id] = await triggering.trigger(self.db, self.new_runs(**options))
+        [run_id] = await triggers.trigger(self.db, self.new_runs(**options))
         return run_id
 
     async def claim(self, worker_id, batch=1):
@@ -95,18 +96,18 @@ async def cancelled_restarted_and_leased(rig, run_id):
 
 async def handed_back(rig, run_id):
     fence = rig.last.fence
-    assert await settling.commit(rig.db, [Write(fence, end=Yielding(RunStatus.PENDING))]) == {fence}
+    assert await settling.commit(rig.db, [RunWrite(fence, end=Suspended(RunStatus.PENDING))]) == {fence}
 
 
 LOST = [leased_again, cancelled, paused, crashed_and_restarted, cancelled_restarted_and_leased, handed_back]
 
 WRITES = {
     "checkpoint": None,
-    "end": Ending(RunStatus.SUCCESS, output="1"),
-    "fail": Ending(RunStatus.ERROR, error="{}", last_error="x"),
-    "retry": Yielding(RunStatus.RUNNING, delay=1, count_attempt=True),
-    "sleep": Yielding(RunStatus.PAUSED, delay=60, waiting_for="sleep"),
-    "wait": Yielding(RunStatus.PAUSED, delay=60, signals=("go",), children=True),
+    "end": Ended(RunStatus.SUCCESS, output="1"),
+    "fail": Ended(RunStatus.ERROR, error="{}", last_error="x"),
+    "retry": Suspended(RunStatus.RUNNING, delay=1, count_attempt=True),
+    "sleep": Suspended(RunStatus.PAUSED, delay=60, waiting_for="sleep"),
+    "wait": Suspended(RunStatus.PAUSED, delay=60, signals=("go",), children=True),
 }
 
 
@@ -122,7 +123,7 @@ async def test_a_stale_token_writes_nothing(rig, lose):
     failed = StepRecord("stale", 0, StepStatus.ERROR, error='{"type": "E", "message": ""}')
     for step in (STEP, failed):
         for what, end in WRITES.items():
-            held = await settling.commit(rig.db, [Write(claim.fence, (step,), end)])
+            held = await settling.commit(rig.db, [RunWrite(claim.fence, (step,), end)])
             assert (what, held, await rig.rows()) == (what, set(), before)
     assert await claims.take_signal(rig.db, claim.fence, STEP, name="go") == (False, None)
     assert await claims.spawn(rig.db, claim.fence, STEP, rig.new_runs()) is None
@@ -136,7 +137,7 @@ async def test_a_batch_writes_what_is_held_and_nothing_of_what_is_not(rig):
     await rig.flow.cancel(run_ids[1], rig.store)
 
     held = await settling.commit(
-        rig.db, [Write(c.fence, (STEP,), Ending(RunStatus.SUCCESS, output="1")) for c in taken]
+        rig.db, [RunWrite(c.fence, (STEP,), Ended(RunStatus.SUCCESS, output="1")) for c in taken]
     )
 
     assert held == {taken[0].fence, taken[2].fence}
@@ -296,7 +297,7 @@ async def test_two_workers_never_execute_the_same_run_at_once(live_store, flow):
 
 
 async def test_what_was_only_leased_ahead_is_handed_back_at_once_and_uncounted(live_store, flow, monkeypatch):
-    from pgqrs.engine import slots
+    from pgqrs.engine.runs import slots
 
     monkeypatch.setattr(slots._Pace, "ahead", lambda _self, _most: 3)
     begun, go_on = asyncio.Event(), asyncio.Event()
@@ -400,7 +401,7 @@ async def test_a_cancelled_worker_waits_for_the_outcomes_that_are_on_their_way(l
         early.append(signed_off.is_set())
 
     early = []
-    slow = faults.at("before", "settling.commit", cancel_and_take_long)
+    slow = faults.at("before", "settlement.commit", cancel_and_take_long)
     with faults.injected(slow), faults.injected(faults.at("before", "workers.stop", signed_off.set)):
         with pytest.raises(asyncio.CancelledError):
             await polling
@@ -532,7 +533,7 @@ async def test_a_run_that_a_person_paused_waits_for_a_person(rig, by):
         await rig.claim(rig.one)
     else:
         [child] = await rig.claim(rig.one)
-        await settling.commit(rig.db, [Write(child.fence, end=Ending(RunStatus.SUCCESS, output="1"))])
+        await settling.commit(rig.db, [RunWrite(child.fence, end=Ended(RunStatus.SUCCESS, output="1"))])
     taken = await rig.claim(rig.other)
 
     assert run_id not in [each.run_id for each in taken]
@@ -574,16 +575,16 @@ async def a_family(rig):
 
 
 def success(claim):
-    return [Write(claim.fence, end=Ending(RunStatus.SUCCESS, output="1"))]
+    return [RunWrite(claim.fence, end=Ended(RunStatus.SUCCESS, output="1"))]
 
 
-WAITS = Yielding(RunStatus.PAUSED, delay=3600, waiting_for="children", children=True)
+WAITS = Suspended(RunStatus.PAUSED, delay=3600, waiting_for="children", children=True)
 
 
 @pytest.mark.backends("postgres")
 async def test_two_last_children_that_end_at_once_wake_their_parent(rig):
     parent, (one, other) = await a_family(rig)
-    await settling.commit(rig.db, [Write(parent.fence, end=WAITS)])
+    await settling.commit(rig.db, [RunWrite(parent.fence, end=WAITS)])
 
     first, worked, commit = held_open(rig, lambda db: settling.commit(db, success(one)))
     await worked.wait()
@@ -603,7 +604,7 @@ async def test_a_child_that_ends_while_its_parent_begins_to_wait_wakes_it(rig):
 
     ending, worked, commit = held_open(rig, lambda db: settling.commit(db, success(other)))
     await worked.wait()
-    waiting = asyncio.create_task(settling.commit(rig.db, [Write(parent.fence, end=WAITS)]))
+    waiting = asyncio.create_task(settling.commit(rig.db, [RunWrite(parent.fence, end=WAITS)]))
     await until_blocked_or_done(rig, waiting)
     commit.set()
     await asyncio.gather(ending, waiting)
@@ -617,7 +618,7 @@ async def test_a_child_that_has_ended_is_not_cancelled_with_its_parent(rig):
 
     ending, worked, commit = held_open(rig, lambda db: settling.commit(db, success(one)))
     await worked.wait()
-    cancelling = asyncio.create_task(lifecycle.cancel(rig.db, parent.run_id, reason=None))
+    cancelling = asyncio.create_task(transitions.cancel(rig.db, parent.run_id, reason=None))
     await until_blocked_or_done(rig, cancelling)
     commit.set()
     await asyncio.gather(ending, cancelling)

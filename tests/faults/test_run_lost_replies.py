@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 import pgqrs
-from pgqrs.db import claims, settling
 from pgqrs.db.queries import Query
+from pgqrs.db.runs import claims, settlement
+from pgqrs.db.runs.records import Ended, RunWrite
 from pgqrs.db.tables import workers
-from pgqrs.db.writes import Ending, Write
 from pgqrs.types import RunStatus
 
 pytestmark = pytest.mark.backends("postgres")
@@ -49,11 +49,11 @@ async def test_an_end_whose_reply_was_lost_is_told_from_one_that_came_too_late(s
     run_id = await pgqrs.workflow("answer").trigger(None).execute(store)
     worker_id = await workers.register(store.database, queue_id=None, name="w", port=0, info={})
     claim = await claims.claim_run(store.database, run_id, worker_id=worker_id, lease_seconds=30)
-    end = [Write(claim.fence, end=Ending(RunStatus.SUCCESS, output="42"))]
+    end = [RunWrite(claim.fence, end=Ended(RunStatus.SUCCESS, output="42"))]
     lose_commit("settle")
 
-    assert await settling.commit(store.database, end) == {claim.fence}
-    assert await settling.commit(store.database, end) == set()
+    assert await settlement.commit(store.database, end) == {claim.fence}
+    assert await settlement.commit(store.database, end) == set()
 
 
 @pytest.mark.parametrize("key", [None, "k"])

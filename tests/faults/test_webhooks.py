@@ -14,7 +14,7 @@ from cloudevents.core.bindings.http import HTTPMessage, from_binary, from_struct
 from cloudevents.core.formats.json import JSONFormat
 
 import pgqrs
-from pgqrs.engine.publishers import exchange
+from pgqrs.engine.outbox.publishers import exchange
 from rig.outbox import an_event, emit, new_runs
 from rig.receiver import receiving
 

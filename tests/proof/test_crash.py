@@ -12,36 +12,36 @@ from proof.crash import check
 from proof.crash.scenarios import SCENARIOS
 
 EVERYWHERE = [
-    "steps/kill@before settling.commit#2",
-    "steps/kill@after settling.commit#2",
-    "steps/error@before settling.commit#1",
+    "steps/kill@before settlement.commit#2",
+    "steps/kill@after settlement.commit#2",
+    "steps/error@before settlement.commit#1",
     "steps/cancel@after claims.claim#1",
     "transactional/kill@before claims.transact#1",
     "transactional/kill@after claims.transact#2",
     "queue/kill@after messages.settle_and_lease#1",
     "steps/kill@after claims.claim#1/kill@#9",
     # A charge that happened is not refunded, whatever the engine runs into.
-    "charged/error@before settling.commit#1",
+    "charged/error@before settlement.commit#1",
     "charged/error@before claims.transact#1",
-    "charged/kill@after settling.commit#2",
+    "charged/kill@after settlement.commit#2",
     # What was caught is caught again, with all that it said.
-    "catching/kill@after settling.commit#1",
-    "compensating/kill@before settling.commit#4",
-    "failing_transaction/kill@after settling.commit#1",
-    "failed_child/kill@after settling.commit#3",
-    "task_group/kill@after settling.commit#1",
+    "catching/kill@after settlement.commit#1",
+    "compensating/kill@before settlement.commit#4",
+    "failing_transaction/kill@after settlement.commit#1",
+    "failed_child/kill@after settlement.commit#3",
+    "task_group/kill@after settlement.commit#1",
     # A worker that is stopped begins no step of a `finally`.
-    "cleaning_up/cancel@before settling.commit#1",
+    "cleaning_up/cancel@before settlement.commit#1",
 ]
 SEVERAL_PROCESSES = [
     "steps/stall@after claims.claim#1",
-    "steps/stall@before settling.commit#3",
+    "steps/stall@before settlement.commit#3",
     "steps/freeze@after claims.claim#1",
     # It goes on while another process holds the lease that it thinks is its own.
-    "steps/stall@before settling.commit#2/wait@before settling.commit#1",
+    "steps/stall@before settlement.commit#2/wait@before settlement.commit#1",
     # Nobody tells its handler that the lease is gone.
-    "charged/stall@before settling.commit#1",
-    "background_work/stall@after settling.commit#1",
+    "charged/stall@before settlement.commit#1",
+    "background_work/stall@after settlement.commit#1",
 ]
 CASES = {
     "sqlite": [
@@ -54,7 +54,7 @@ CASES = {
         *EVERYWHERE,
         *SEVERAL_PROCESSES,
         "steps/disconnect@sql settle_steps#1",
-        "steps/lost@reply settling.commit#2",
+        "steps/lost@reply settlement.commit#2",
         "transactional/lost@reply claims.transact#1",
         "transactional/disconnect@commit claims.transact#1",
     ],

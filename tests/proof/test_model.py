@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 import pgqrs
-from pgqrs.db import claims, lifecycle, settling
+from pgqrs.db.runs import claims, settlement, transitions
 from pgqrs.db.tables import messages
 from proof import model
 from proof.model import walk
@@ -57,9 +57,9 @@ async def all_of(_db, fences, **_options):
 
 
 BREAKAGES = {
-    "cancel does not take the message away": (lifecycle, "delete_messages", nothing),
-    "nobody wakes a parent": (lifecycle, "wake_parents", nothing),
-    "no fence on steps and ends": (settling, "hold", all_of),
+    "cancel does not take the message away": (transitions, "delete_messages", nothing),
+    "nobody wakes a parent": (transitions, "wake_parents", nothing),
+    "no fence on steps and ends": (settlement, "hold", all_of),
     "runs that lost their workers are left": (claims, "some_are_lost", nothing),
     "an extension is forgotten": (messages, "extend", lambda _db, fences, **_: _ids(fences)),
 }
@@ -160,7 +160,7 @@ def test_without_a_difference_all_walks_are_answered_alike(order, monkeypatch, c
 
 
 def test_a_divergence_is_reported_and_the_printed_command_shows_it(order, monkeypatch, capsys):
-    monkeypatch.setattr(lifecycle, "delete_messages", nothing)
+    monkeypatch.setattr(transitions, "delete_messages", nothing)
     sqlite = replace(order, on=("sqlite",))
     [found] = prove(sqlite, monkeypatch)
     told = capsys.readouterr().out

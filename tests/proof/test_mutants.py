@@ -48,12 +48,16 @@ def test_the_tests_that_should_kill_a_mutant_exist():
     [
         ("db.gone:claim", "x", "gone: pgqrs has no db.gone"),
         ("clock:gone", "x", "gone: clock must define gone once, not 0 times"),
-        ("db/settling.sql:gone", "x", "gone: db/settling.sql must define gone once, not 0 times"),
-        ("db/settling.sql:hold", "gone", "gone: db/settling.sql:hold must contain this once, not 0 times: 'gone'"),
+        ("db/runs/settlement.sql:gone", "x", "gone: db/runs/settlement.sql must define gone once, not 0 times"),
         (
-            "db/settling.sql:hold",
+            "db/runs/settlement.sql:hold",
+            "gone",
+            "gone: db/runs/settlement.sql:hold must contain this once, not 0 times: 'gone'",
+        ),
+        (
+            "db/runs/settlement.sql:hold",
             "given.",
-            "gone: db/settling.sql:hold must contain this once, not 2 times: 'given.'",
+            "gone: db/runs/settlement.sql:hold must contain this once, not 2 times: 'given.'",
         ),
     ],
 )

@@ -10,7 +10,7 @@ import dataclasses
 import pytest
 
 from pgqrs import LeaseLost
-from pgqrs.engine.signals import Halt
+from pgqrs.engine.replay.unwinding import Halt
 from proof.programs import grammar, judge, kit, oracle, shrink
 from proof.programs.answers import Racy
 from proof.programs.bench import Divergence, faults_for

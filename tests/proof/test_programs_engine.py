@@ -64,7 +64,7 @@ def test_a_printed_test_runs_one_program_under_one_fault():
 
 
 def test_a_printed_test_fails_when_the_engine_and_the_oracle_disagree(monkeypatch):
-    monkeypatch.setattr("pgqrs.engine.steps.decode", lambda *_given: "something else")
+    monkeypatch.setattr("pgqrs.engine.ctx.steps.decode", lambda *_given: "something else")
 
     with pytest.raises(AssertionError, match="outcome"):
         check(Program((Step("a"),)))
@@ -78,7 +78,7 @@ def test_a_printed_test_runs_a_racy_program():
 
 
 def test_a_printed_test_fails_when_the_passes_of_a_racy_program_disagree(monkeypatch):
-    monkeypatch.setattr("pgqrs.engine.execution.Execution._sequence", lambda *_given: None)
+    monkeypatch.setattr("pgqrs.engine.replay.run_pass.Execution._sequence", lambda *_given: None)
 
     with pytest.raises(AssertionError, match="order"):
         check(SHARED, is_racy=True)

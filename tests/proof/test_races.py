@@ -234,7 +234,7 @@ def test_what_a_handler_gave_on_its_way_out_is_not_asked_for(result):
     assert told(result) == []
 
 
-@pytest.mark.parametrize(("at", "is_told"), [("after claims.claim", False), ("after settling.commit", True)])
+@pytest.mark.parametrize(("at", "is_told"), [("after claims.claim", False), ("after settlement.commit", True)])
 def test_a_racy_run_whose_last_lease_was_lost_ends_for_that(result, at, is_told):
     result.struck, result.fault, result.struck_at = True, Fault("lost", 3), at
     result.rows[""] = result.rows[""]._replace(status="ERROR", output=None, last_error="worker_lost")

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
 
 import pgqrs
-from pgqrs.engine.binding import input_text, storable
-from pgqrs.engine.registry import Handler
-from pgqrs.engine.schemas import input_schema, stored_signature
+from pgqrs.engine.definitions.binding import input_text, storable
+from pgqrs.engine.definitions.handlers import Handler
+from pgqrs.engine.definitions.input_schema import input_schema, stored_signature
 from pgqrs.inputs import Typed
 
 LIMIT = 2**20

@@ -7,9 +7,9 @@ import re
 import pytest
 
 import pgqrs
-from pgqrs.db import lifecycle, settling
 from pgqrs.db.queries import Query
-from pgqrs.db.writes import Write
+from pgqrs.db.runs import settlement, transitions
+from pgqrs.db.runs.records import RunWrite
 from pgqrs.serialization import decode
 from pgqrs.types import StepStatus
 from rig.failures import LEASE_SECONDS, Failures, result, step
@@ -77,7 +77,7 @@ class Family:
                 await self.finish(claim, await self.live(claim, depth=depth))
             case "cancelled":
                 claim = await self.failures.claim(run_id)
-                await settling.commit(self.db, [Write(claim.fence, tuple(await self.live(claim, depth=depth)))])
+                await settlement.commit(self.db, [RunWrite(claim.fence, tuple(await self.live(claim, depth=depth)))])
                 await self.flow.cancel(run_id, self.store)
             case "succeeds":
                 await self.failures.succeed(run_id)
@@ -85,7 +85,7 @@ class Family:
     async def finish(self, claim, records, *, top=False):
         names = [each.step_id for each in records]
         if top and self.dice.random() < 0.2:
-            await settling.commit(self.db, [Write(claim.fence, tuple(records))] if records else [])
+            await settlement.commit(self.db, [RunWrite(claim.fence, tuple(records))] if records else [])
             if self.dice.random() < 0.5:
                 await self.flow.cancel(claim.run_id, self.store)
             return
@@ -270,7 +270,7 @@ async def test_random_restarts_touch_only_what_they_may(store, clock, verb):
         expected = {run_id: rules.restart(run_id)} if verb == "restart" else rules.retry(run_id)
 
         try:
-            await getattr(lifecycle, verb)(store.database, run_id)
+            await getattr(transitions, verb)(store.database, run_id)
             refused = False
         except pgqrs.InvalidTransition:
             refused = True

@@ -8,11 +8,11 @@ import re
 import pytest
 
 import pgqrs
-from pgqrs.db import claims, lifecycle, settling, triggering
 from pgqrs.db.queries import Query
+from pgqrs.db.runs import claims, settlement, transitions, triggers
+from pgqrs.db.runs.records import Ended, RunFence, RunWrite, StepRecord, Suspended
 from pgqrs.db.tables import workers, workflows
 from pgqrs.db.tables.messages import Source
-from pgqrs.db.writes import Ending, RunFence, StepRecord, Write, Yielding
 from pgqrs.types import ENDED, RunStatus, StepStatus
 
 # The walks record steps wherever they like.
@@ -24,12 +24,12 @@ S = RunStatus
 LIVE = {S.PENDING, S.RUNNING, S.PAUSED}
 
 ENDS = {
-    "succeed": Ending(S.SUCCESS, output='"done"'),
-    "fail": Ending(S.ERROR, error='{"type": "X"}', last_error="X"),
-    "retry": Yielding(S.RUNNING, delay=5, count_attempt=True, last_error="again"),
-    "hand_back": Yielding(S.PENDING),
-    "sleep": Yielding(S.PAUSED, delay=60, waiting_for="sleep"),
-    "wait": Yielding(S.PAUSED, delay=60, waiting_for="go", signals=("go",)),
+    "succeed": Ended(S.SUCCESS, output='"done"'),
+    "fail": Ended(S.ERROR, error='{"type": "X"}', last_error="X"),
+    "retry": Suspended(S.RUNNING, delay=5, count_attempt=True, last_error="again"),
+    "hand_back": Suspended(S.PENDING),
+    "sleep": Suspended(S.PAUSED, delay=60, waiting_for="sleep"),
+    "wait": Suspended(S.PAUSED, delay=60, waiting_for="go", signals=("go",)),
 }
 
 # verb -> where it leads from where. Whatever is not here is refused, or leaves the status as it is.
@@ -71,10 +71,8 @@ class Walker:
         self.worker_id = await workers.register(
             self.db, queue_id=self.workflow.queue_id, name="w", port=0, info={"pid": 1}
         )
-        new = triggering.NewRuns(
-            self.workflow.workflow_id, self.workflow.queue_id, ["null"], max_attempts=max_attempts
-        )
-        [self.run_id] = await triggering.trigger(self.db, new)
+        new = triggers.NewRuns(self.workflow.workflow_id, self.workflow.queue_id, ["null"], max_attempts=max_attempts)
+        [self.run_id] = await triggers.trigger(self.db, new)
         return self
 
     async def rows(self):
@@ -105,34 +103,34 @@ class Walker:
                 await claims.end_lost(db, [self.workflow.queue_id], error="{}", last_error="worker_lost")
                 self.held = self.held if await self.status() not in ENDED else None
             case "cancel":
-                await lifecycle.cancel(db, run_id, reason="enough")
+                await transitions.cancel(db, run_id, reason="enough")
                 self.held = None
             case "pause":
-                await lifecycle.pause(db, run_id, reason="wait")
+                await transitions.pause(db, run_id, reason="wait")
                 self.held = None
             case "resume":
-                await lifecycle.resume(db, run_id, step_id=None, output=None)
+                await transitions.resume(db, run_id, step_id=None, output=None)
             case "signal":
-                await lifecycle.signal(db, run_id, name="go", payload="1")
+                await transitions.signal(db, run_id, name="go", payload="1")
             case "restart":
-                await lifecycle.restart(db, run_id)
+                await transitions.restart(db, run_id)
                 self.held = None
             case "reset":
-                await lifecycle.reset(db, run_id, from_step=None)
+                await transitions.reset(db, run_id, from_step=None)
                 self.held = None
             case "delete_and_restore":
-                await lifecycle.delete(db, run_id, reason="by mistake")
+                await transitions.delete(db, run_id, reason="by mistake")
                 self.held = None
                 before = await self.rows()
                 self.clock.advance(3600)
                 assert await self.claim() == []
                 await self.assert_stale_tokens_change_nothing()
                 assert await self.rows() == before
-                await lifecycle.restore(db, run_id)
+                await transitions.restore(db, run_id)
             case _:
                 if self.held is not None:
-                    write = Write(self.held, (_step(verb),), ENDS[verb])
-                    assert await settling.commit(db, [write]) == {self.held}
+                    write = RunWrite(self.held, (_step(verb),), ENDS[verb])
+                    assert await settlement.commit(db, [write]) == {self.held}
                     self.held = None
 
     async def claim(self):
@@ -151,9 +149,9 @@ class Walker:
         before = await self.rows()
         for fence in sorted(stale):
             for end in (None, *ENDS.values()):
-                assert await settling.commit(self.db, [Write(fence, (_step("stale"),), end)]) == set()
+                assert await settlement.commit(self.db, [RunWrite(fence, (_step("stale"),), end)]) == set()
             assert await claims.take_signal(self.db, fence, _step("stale"), name="go") == (False, None)
-            new = triggering.NewRuns(self.workflow.workflow_id, self.workflow.queue_id, ["null"])
+            new = triggers.NewRuns(self.workflow.workflow_id, self.workflow.queue_id, ["null"])
             assert await claims.spawn(self.db, fence, _step("stale"), new) is None
         assert await self.rows() == before
 
@@ -182,7 +180,7 @@ async def lead_to(walker, status):
 
 def test_the_table_at_the_head_of_the_module_is_the_one_walked_here():
     listed = set()
-    for line in lifecycle.__doc__.splitlines():
+    for line in transitions.__doc__.splitlines():
         found = re.match(r"    (\(none\)|[A-Z]+) +([A-Z]+) +(.*)", line)
         if found and found[1] != "(none)":
             sources = {found[1], *re.findall(r"\b[A-Z]{5,}\b", found[3])}

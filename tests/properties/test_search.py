@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 import pgqrs
-from pgqrs.db import search
+from pgqrs.db.views import search
 from pgqrs.filters import RunFilter
 from rig.history import random_past, text, write
 

@@ -13,7 +13,7 @@ from typer import Typer
 from typer.testing import CliRunner
 
 import pgqrs
-from pgqrs.cli import failing, state
+from pgqrs.cli import exit_codes, state
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ async def invoke(
     patch.setattr(state, "_state", state.State())
     done = await asyncio.to_thread(CliRunner().invoke, tree, [str(word) for word in words], input=given)
     if isinstance(done.exception, pgqrs.PgqrsError):
-        told = "\n".join([done.stderr, *failing.words(done.exception)])
-        return Said(failing.code_of(done.exception), done.stdout, told)
+        told = "\n".join([done.stderr, *exit_codes.words(done.exception)])
+        return Said(exit_codes.code_of(done.exception), done.stdout, told)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return Said(done.exit_code, done.stdout, done.stderr)

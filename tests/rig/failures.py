@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pgqrs
-from pgqrs.db import claims, settling, triggering
-from pgqrs.db.claims import Claim
 from pgqrs.db.database import Kind
 from pgqrs.db.queries import Query
+from pgqrs.db.runs import claims, settlement, triggers
+from pgqrs.db.runs.claims import Claim
+from pgqrs.db.runs.records import Ended, RunWrite, StepRecord
 from pgqrs.db.tables import workers, workflows
 from pgqrs.db.tables.messages import Source
-from pgqrs.db.writes import Ending, StepRecord, Write
 from pgqrs.serialization import encode
 from pgqrs.types import RunStatus, StepStatus
 
@@ -34,8 +34,8 @@ class Failures:
 
     async def running(self) -> Claim:
         """A new run, leased."""
-        new = triggering.NewRuns(self.workflow.workflow_id, self.workflow.queue_id, ["null"])
-        [run_id] = await triggering.trigger(self.db, new)
+        new = triggers.NewRuns(self.workflow.workflow_id, self.workflow.queue_id, ["null"])
+        [run_id] = await triggers.trigger(self.db, new)
         return await self.claim(run_id)
 
     async def claim(self, run_id: int) -> Claim:
@@ -47,7 +47,7 @@ class Failures:
         return await claims.claim(self.db, [source], worker_id=self.worker_id, batch=100)
 
     async def spawn(self, parent: Claim, count: int, *, step_id: str = "spawn") -> list[int]:
-        new = triggering.NewRuns(
+        new = triggers.NewRuns(
             self.workflow.workflow_id, self.workflow.queue_id, ["null"] * count, parent_run_id=parent.run_id
         )
         step = StepRecord(step_id, len(step_id), StepStatus.PENDING)
@@ -67,8 +67,8 @@ class Failures:
         error = {"type": "ValueError", "message": "no", **details}
         if culprits is not None:
             error["steps"] = list(culprits)
-        ending = Ending(RunStatus.ERROR, error=encode(error), last_error=last_error, signature="ValueError")
-        assert await settling.commit(self.db, [Write(claim.fence, steps, ending)]) == {claim.fence}
+        ending = Ended(RunStatus.ERROR, error=encode(error), last_error=last_error, signature="ValueError")
+        assert await settlement.commit(self.db, [RunWrite(claim.fence, steps, ending)]) == {claim.fence}
         return claim.run_id
 
     async def failed(self, *steps: StepRecord, culprits: Sequence[str] | None = None, **details: Any) -> int:
@@ -76,8 +76,8 @@ class Failures:
 
     async def succeed(self, run_id: int) -> None:
         claim = await self.claim(run_id)
-        ending = Ending(RunStatus.SUCCESS, output='"fine"')
-        assert await settling.commit(self.db, [Write(claim.fence, (), ending)]) == {claim.fence}
+        ending = Ended(RunStatus.SUCCESS, output='"fine"')
+        assert await settlement.commit(self.db, [RunWrite(claim.fence, (), ending)]) == {claim.fence}
 
     async def steps(self, run_id: int) -> dict[str, tuple[Any, ...]]:
         """Its recorded steps, in full."""

@@ -14,10 +14,11 @@ import httpx2
 
 from pgqrs.api.store import Store
 from pgqrs.db.queries import TABLES, Query
-from pgqrs.web import Caller, Scope, app, serving
+from pgqrs.web import Caller, Scope, app
 from pgqrs.web.application import endpoints
+from pgqrs.web.auth.start_token import StartToken
 from pgqrs.web.routing import Endpoint
-from pgqrs.web.start_token import StartToken
+from pgqrs.web.server import server as serving
 
 API = "/api/v1"
 # What shows that a request was made on purpose, where there is no token.

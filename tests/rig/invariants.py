@@ -6,9 +6,10 @@ from collections.abc import Collection
 
 import pgqrs
 from pgqrs.clock import DatabaseClock
-from pgqrs.db import invariants, migrations
+from pgqrs.db import migrations
 from pgqrs.db.database import Database
 from pgqrs.db.drivers import open_driver
+from pgqrs.db.upkeep import invariants
 from rig import guards
 
 

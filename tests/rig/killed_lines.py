@@ -131,7 +131,12 @@ def live(code: CodeType, kills: Sequence[int], *, ends: int = 1) -> tuple[Life, 
 
 
 def main(program: str) -> None:
-    for module in ("pgqrs.blocking", "pgqrs.api.direct", "pgqrs.db.drivers.sqlite", "pgqrs.engine.caller"):
+    for module in (
+        "pgqrs.blocking",
+        "pgqrs.api.inline",
+        "pgqrs.db.drivers.sqlite.driver",
+        "pgqrs.engine.runs.direct_call",
+    ):
         importlib.import_module(module)
     code = compile(Path(program).read_text(), PROGRAM, "exec")
     undisturbed, count = live(code, [])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pgqrs
 from pgqrs.api.store import Store
-from pgqrs.db import claims
+from pgqrs.db.runs import claims
 from pgqrs.db.tables.messages import Source
 from pgqrs.db.tables.queues import get as find_queue
 

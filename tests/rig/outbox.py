@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pgqrs
-from pgqrs.db import history
 from pgqrs.db.database import Database, Kind, store_call
-from pgqrs.db.history import Emission
+from pgqrs.db.runs import history
+from pgqrs.db.runs.history import Emission
 
 WORKFLOW = "orders"
 
@@ -27,7 +27,7 @@ async def new_runs(store: pgqrs.Store, count: int) -> list[int]:
 
 @store_call(Kind.UNIT)
 async def _told(db: Database, emissions: Sequence[Emission]) -> None:
-    await history.tell(db, [], emissions)
+    await history.record_events(db, [], emissions)
 
 
 def an_event(**fields: object) -> pgqrs.OutboxEvent:

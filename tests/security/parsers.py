@@ -22,21 +22,26 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 
 import pgqrs
-from pgqrs import filters, inputs, names, serialization, shell, signatures, words
-from pgqrs.api import cursors, peek, stored
+from pgqrs import filters, inputs, serialization
+from pgqrs.api import cursors
 from pgqrs.api.arguments import check_texts, checked_key
-from pgqrs.cli import output, values
+from pgqrs.api.operations import queue_peek, stored_json
+from pgqrs.cli import output, parse_values
 from pgqrs.config import Config
-from pgqrs.db import healing, legacy, readable
-from pgqrs.dsn import masked, without_secrets
-from pgqrs.engine import cron
-from pgqrs.engine.publishers import addresses, exchange, http, notify, signature
+from pgqrs.db import readable
+from pgqrs.db.runs import restarts
+from pgqrs.db.upkeep import import_v1
+from pgqrs.engine.outbox.publishers import addresses, exchange, http, notify, signature
+from pgqrs.engine.schedules import cadence
 from pgqrs.errors import PgqrsError, WorkflowNotFound
 from pgqrs.telemetry import health
-from pgqrs.web import cross_site, guard, lists, proxies, reading, tokens
+from pgqrs.text import durations, error_signature, names, shell
+from pgqrs.text.dsn import masked, without_secrets
+from pgqrs.text.wildcards import matches
+from pgqrs.web import middleware, pagination, request_body
+from pgqrs.web.auth import cross_site, proxies, tokens
+from pgqrs.web.auth.sessions import Sessions
 from pgqrs.web.problems import Problem
-from pgqrs.web.sessions import Sessions
-from pgqrs.wildcards import matches
 
 # What a header, an address or a word of the command line may have.
 HEADER = 16 * 1024
@@ -143,7 +148,9 @@ def _base64(text: str) -> str:
 
 
 def _host(text: str) -> object:
-    return health._Answering(_nothing, None, "127.0.0.1")._is_addressed_to_us([b"Host: " + text.encode("latin-1")])
+    return health._ProbeConnections(_nothing, None, "127.0.0.1")._is_addressed_to_us(
+        [b"Host: " + text.encode("latin-1")]
+    )
 
 
 async def _nothing() -> list[str]:
@@ -210,12 +217,12 @@ PARSERS = (
     Parser("filter: ids", filters._read_id, HEADER, DOTS),
     Parser("filter: written", lambda text: str(pgqrs.RunFilter.parse(f"text:{filters._quoted(text[:900])}")), 900, PLAIN),
     Parser("workflow pattern", lambda given: matches(*given), 255, (_pattern, lambda n: ("*" * n + "Z", "a" * n))),
-    Parser("lengths of time", words.length, HEADER, DOTS + PLAIN),
-    Parser("cron", cron._checked_cron, HEADER, (repeated("", "1,", "1 * * * *"), repeated("", "*/1 ", ""), *DOTS)),
-    Parser("time zones", cron._checked_zone, HEADER, (*PLAIN, repeated("", "../", ""))),
+    Parser("lengths of time", durations.parse_duration, HEADER, DOTS + PLAIN),
+    Parser("cron", cadence._checked_cron, HEADER, (repeated("", "1,", "1 * * * *"), repeated("", "*/1 ", ""), *DOTS)),
+    Parser("time zones", cadence._checked_zone, HEADER, (*PLAIN, repeated("", "../", ""))),
     Parser("cursor", lambda text: cursors.from_cursor(text, 2), HEADER, PLAIN),
-    Parser("cursor of steps", lists.step_place, HEADER, PLAIN),
-    Parser("cursor of messages", lambda text: peek._from_cursor(_base64(text)), HEADER, JSONS),
+    Parser("cursor of steps", pagination.step_place, HEADER, PLAIN),
+    Parser("cursor of messages", lambda text: queue_peek._from_cursor(_base64(text)), HEADER, JSONS),
     Parser("names", lambda text: names.checked_name("queue", text), HEADER, PLAIN),
     Parser("schema names", names.checked_schema, HEADER, PLAIN),
     Parser("step names", names.checked_step_name, HEADER, PLAIN),
@@ -226,20 +233,20 @@ PARSERS = (
     Parser("step ids", names.signal_of, HEADER, (repeated("wait_for:", "@", ""), repeated("wait_for:", "#", ""))),
     Parser(
         "step ids of children",
-        lambda text: (healing._RESULT.fullmatch(text), healing._SPAWN.fullmatch(text)),
+        lambda text: (restarts._RESULT.fullmatch(text), restarts._SPAWN.fullmatch(text)),
         HEADER,
         (repeated("result:", "1", "x"), repeated("spawn@", "#", ""), repeated("result:1@", "@", "\n")),
     ),
     Parser("DSN", Config, HEADER, (*PLAIN, repeated("a+", "b", ""), repeated("", "a/", ".db"), repeated("p://", "@", ""))),
     Parser("numbers of the environment", _number_of_environment, HEADER, DOTS),
-    Parser("tables to import", legacy._TABLE.fullmatch, HEADER, (*PLAIN, repeated("", "a.", ""))),
-    Parser("command line: values", lambda text: values.parameters([f"a:={text}"]), PAYLOAD, JSONS),
-    Parser("command line: times", values.moment, HEADER, DOTS + PLAIN),
+    Parser("tables to import", import_v1._TABLE.fullmatch, HEADER, (*PLAIN, repeated("", "a.", ""))),
+    Parser("command line: values", lambda text: parse_values.parameters([f"a:={text}"]), PAYLOAD, JSONS),
+    Parser("command line: times", parse_values.moment, HEADER, DOTS + PLAIN),
     Parser("command line: output", output.safe, PAYLOAD, (repeated("", "\x1b[", ""), repeated("", "\u202e", ""))),
     Parser("Host of the health port", _host, HEADER, (repeated("", ":1", ""), repeated(":", "1", "x"), *DOTS)),
     Parser(
         "Host",
-        lambda text: guard.Guard(_nothing, hosts=frozenset(), most_bytes=1)._problem(_headers(host=text), None),
+        lambda text: middleware.Guard(_nothing, hosts=frozenset(), most_bytes=1)._problem(_headers(host=text), None),
         HEADER,
         (repeated("", ":", ""), repeated("", "]", "")),
     ),
@@ -249,20 +256,20 @@ PARSERS = (
     Parser("DSN in messages", lambda text: without_secrets("a " + text, "postgresql://u:" + text), HEADER, DSNS),
     Parser("DSN shown", masked, HEADER, DSNS),
     Parser("commands to copy", lambda text: shell.command("run signal", text), PAYLOAD, (*PLAIN, repeated("", "'", ""), repeated("", "\n", ""))),
-    Parser("Content-Type", lambda text: reading.content_type(_request({"content-type": text})), HEADER, PLAIN),
-    Parser("query", lambda text: reading.query_pairs(_request({}, text)), HEADER, (_query, repeated("", "&", ""))),
-    Parser("JSON body", lambda text: reading.parsed(text.encode()), PAYLOAD, JSONS),
+    Parser("Content-Type", lambda text: request_body.content_type(_request({"content-type": text})), HEADER, PLAIN),
+    Parser("query", lambda text: request_body.query_pairs(_request({}, text)), HEADER, (_query, repeated("", "&", ""))),
+    Parser("JSON body", lambda text: request_body.parsed(text.encode()), PAYLOAD, JSONS),
     Parser("session cookie", Sessions().find, HEADER, (*PLAIN, repeated("", ".", ""))),
     Parser("token names", tokens._NAME.fullmatch, HEADER, PLAIN),
     Parser("stored JSON", serialization.decode, PAYLOAD, JSONS),
-    Parser("stored JSON as it is", lambda text: stored.stored(text, raw=True), PAYLOAD, JSONS),
+    Parser("stored JSON as it is", lambda text: stored_json.stored(text, raw=True), PAYLOAD, JSONS),
     Parser("stored set", lambda text: serialization.decode(text, set[int]), PAYLOAD, (_alike, *JSONS)),
     Parser("stored keys", lambda text: serialization.decode(text, dict[int, int]), PAYLOAD, (_alike_keys, *JSONS)),
     Parser("stored UUIDs", lambda text: serialization.decode(text, set[UUID]), PAYLOAD, (_alike_uuids,)),
     Parser("stored set by its tag", serialization.decode, PAYLOAD, (_alike_tagged,)),
     Parser("stored numbers", lambda text: readable._as(int, text), PAYLOAD, (repeated("", " ", "x"), repeated("", "1", ""), *PLAIN)),
     Parser("stored input", inputs.given_text, PAYLOAD, JSONS),
-    Parser("error signatures", lambda text: signatures.error_signature("E", text, None), 64 * 1024, MESSAGES),
+    Parser("error signatures", lambda text: error_signature.error_signature("E", text, None), 64 * 1024, MESSAGES),
     Parser("webhook address", lambda text: _url("https://" + text), HEADER, (*PLAIN, repeated("", "a.", ""), repeated("", "@", ""))),
     Parser("webhook header", lambda text: http._checked_header("x-a", text), HEADER, (*PLAIN, repeated("a", " ", "\t"))),
     Parser("webhook answer", lambda text: exchange._status_in(text.encode()), 64 * 1024, (repeated("HTTP/1.1 200 ", "a", ""), repeated("", "\r\n", ""))),

@@ -17,13 +17,13 @@ from collections import Counter
 from typing import Any
 
 import pgqrs
-from pgqrs.api.export import export_run
+from pgqrs.api.operations.export import export_run
+from pgqrs.api.operations.why import why
 from pgqrs.api.store import Store
-from pgqrs.api.why import why
-from pgqrs.db import survey
 from pgqrs.db.database import Kind
 from pgqrs.db.queries import Query
-from pgqrs.engine.scheduler import Scheduler
+from pgqrs.db.upkeep import unreadable_rows
+from pgqrs.engine.schedules.scheduler import Scheduler
 from rig.hostile_rows import QUEUE, WORKFLOW, HostileRows, furnish
 from rig.probes import Probe
 
@@ -118,7 +118,7 @@ async def _finished(store: Store, run_ids: list[int]) -> list[int]:
 async def _readable(store: Store) -> int:
     """How many of the doctor's statements it takes until every row can be read."""
     for number in range(400):
-        found = await survey.unreadable(store.database, whole=True)
+        found = await unreadable_rows.unreadable(store.database, whole=True)
         if not found:
             return number
         statement = found[0].fix

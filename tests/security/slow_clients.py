@@ -278,7 +278,7 @@ async def furnish(dsn: str) -> None:
 
 @contextlib.asynccontextmanager
 async def serve(folder: Path) -> AsyncIterator[Target]:
-    from pgqrs.web import tokens
+    from pgqrs.web.auth import tokens
 
     dsn = f"sqlite:///{folder / 'serve.db'}"
     await furnish(dsn)

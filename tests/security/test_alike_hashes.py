@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from pgqrs import SerializationError
-from pgqrs._hashes import MOST_ALIKE
 from pgqrs.serialization import decode, encode
+from pgqrs.serialization.hash_collisions import MOST_ALIKE
 
 # Multiples of it hash to 0.
 ALIKE = 2**61 - 1

@@ -11,11 +11,11 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 import pgqrs
-from pgqrs.api import search
-from pgqrs.db import lifecycle
+from pgqrs.api.operations import search
+from pgqrs.db.runs import transitions
 from pgqrs.web import Scope
-from pgqrs.web import tokens as kept
 from pgqrs.web.application import endpoints
+from pgqrs.web.auth import tokens as kept
 from pgqrs.web.pages import runs as runs_page
 from pgqrs.web.routing import MOST_SECONDS
 from rig import http
@@ -59,7 +59,7 @@ def third(monkeypatch):
             calls.append(run_id)
             if len(calls) == 3:
                 await instead()
-            return await lifecycle.cancel(db, run_id, **given)
+            return await transitions.cancel(db, run_id, **given)
 
         async def act(store, run_id, verb, **given):
             await cancel(await store.ready(), run_id, **given)

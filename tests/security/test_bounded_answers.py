@@ -7,9 +7,9 @@ import random
 import pytest
 
 import pgqrs
-from pgqrs.api import export
 from pgqrs.api.arguments import MOST_TEXT
-from pgqrs.web import lists
+from pgqrs.api.operations import export
+from pgqrs.web import pagination
 from pgqrs.web.pages import run as run_page
 from rig import http
 from rig.html import parsed
@@ -28,7 +28,7 @@ async def api(store):
 @pytest.fixture
 def small_pages(monkeypatch):
     """As if rows could be larger: what a page holds is 20,000 characters."""
-    monkeypatch.setattr(lists, "PAGE_CHARACTERS", 20_000)
+    monkeypatch.setattr(pagination, "PAGE_CHARACTERS", 20_000)
 
 
 async def _ran(store, handler, params=None, **options):
@@ -216,7 +216,7 @@ async def test_one_caller_reads_so_many_documents_at_the_same_time(store, monkey
     async with http.client(store) as client:
         path = f"{API}/runs/{run_id}/export"
         with monkeypatch.context() as patched:
-            patched.setattr("pgqrs.web.resources.runs.export_pieces", slowly)
+            patched.setattr("pgqrs.web.api.runs.export_pieces", slowly)
             first = asyncio.create_task(client.get(path))
             await begun.wait()
             assert (await client.get(path)).status_code == 429

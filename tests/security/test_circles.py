@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 import pgqrs
-from pgqrs.db import calls
 from pgqrs.db.queries import Query
+from pgqrs.db.runs import direct_calls
 
 pytestmark = pytest.mark.breaks(*(f"I{n}" for n in range(1, 30)))
 
@@ -25,7 +25,7 @@ async def circle(store, request):
 
 async def test_the_descendants_of_a_run_in_a_circle_are_found_once_each(store, circle):
     async with asyncio.timeout(10):
-        found = await calls.live_descendants(store.database, circle[0])
+        found = await direct_calls.live_descendants(store.database, circle[0])
 
     assert [each.run_id for each in found] == circle[1:]
 

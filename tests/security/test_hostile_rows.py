@@ -11,13 +11,13 @@ import pytest
 
 import pgqrs
 from conftest import drop_schema
-from pgqrs.api.export import export_run
-from pgqrs.api.why import why
+from pgqrs.api.operations.export import export_run
+from pgqrs.api.operations.why import why
 from pgqrs.clock import EARLIEST, LATEST
-from pgqrs.db import survey
 from pgqrs.db.database import Kind
 from pgqrs.db.queries import Query
-from pgqrs.engine.scheduler import Scheduler
+from pgqrs.db.upkeep import unreadable_rows
+from pgqrs.engine.schedules.scheduler import Scheduler
 from rig.hostile_rows import QUEUE, WORKFLOW, HostileRows, furnish
 from rig.probes import Probe
 
@@ -165,7 +165,7 @@ async def test_the_doctor_names_hostile_rows_and_what_it_says_makes_them_readabl
     assert any("pgqrs_workflow_runs." in each.what for each in findings)
 
     for _ in range(200):
-        if not (found := await survey.unreadable(store.database, whole=True)):
+        if not (found := await unreadable_rows.unreadable(store.database, whole=True)):
             break
         await fixed(store, found[0].fix)
 
@@ -184,7 +184,7 @@ async def test_a_file_with_hostile_rows_is_promoted_once_they_are_readable(store
     target = pgqrs.Config(os.environ["PGQRS_TEST_POSTGRES_DSN"], schema=f"t_{secrets.token_hex(8)}")
     with pytest.raises(pgqrs.InvalidTransition, match=r"cannot be read: .*; nothing was copied; .*update pgqrs_"):
         await pgqrs.promote(config, target, clock=clock)
-    while found := await survey.unreadable(store.database, whole=True):
+    while found := await unreadable_rows.unreadable(store.database, whole=True):
         await fixed(store, found[0].fix)
     await store.close()
     # Another file: after each test, its own is looked at.
@@ -305,4 +305,4 @@ async def test_the_doctor_takes_no_row_that_pgqrs_wrote_for_unreadable(connect, 
     await worker.close()
     await consumer.close()
 
-    assert await survey.unreadable(store.database, whole=True) == []
+    assert await unreadable_rows.unreadable(store.database, whole=True) == []

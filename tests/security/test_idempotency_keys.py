@@ -8,7 +8,7 @@ import pytest
 
 import pgqrs
 from pgqrs.web import Scope
-from pgqrs.web import tokens as kept
+from pgqrs.web.auth import tokens as kept
 from rig.served import serving
 
 pytestmark = pytest.mark.backends("sqlite")

@@ -11,7 +11,7 @@ import pgqrs
 from pgqrs.api.cursors import to_named_cursor
 from pgqrs.db.queries import Query
 from pgqrs.db.tables.runs import StepPlace
-from pgqrs.web.lists import step_cursor
+from pgqrs.web.pagination import step_cursor
 from rig.probes import Probe
 
 PLACES = (

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from pgqrs.web import exchange, reading
+from pgqrs.web import request_body
 from pgqrs.web.application import endpoints
+from pgqrs.web.server import exchange
 from rig import http
 from rig.http import ON_PURPOSE
 
@@ -15,7 +16,7 @@ OPEN_FORMS = [each.path for each in endpoints() if each.changes and each.scope i
 FORM = "Content-Type: application/x-www-form-urlencoded\r\nX-Pgqrs-Request: 1\r\n"
 # As the largest value of a run, which callers with a token may send.
 SAID_BYTES = 2 * 2**20
-MOST = reading.MOST_OPEN_BYTES
+MOST = request_body.MOST_OPEN_BYTES
 
 
 def test_there_are_two_of_them():
@@ -43,7 +44,7 @@ async def test_a_stranger_keeps_no_large_body_in_memory(store, monkeypatch, path
 
 async def test_a_form_with_a_token_and_a_long_address_is_read(store):
     body = b"token=wrong&back=/" + b"x" * (MOST - 1_000)
-    headers = ON_PURPOSE | {"content-type": reading.FORM}
+    headers = ON_PURPOSE | {"content-type": request_body.FORM}
     async with http.client(store, tokens=http.StartToken(http.TOKEN)) as client:
         answer = await client.post("/login", content=body, headers=headers)
 

@@ -11,9 +11,10 @@ import httpx2
 import pytest
 
 import pgqrs
-from pgqrs.web import app, tokens
+from pgqrs.web import app
 from pgqrs.web.application import endpoints
-from pgqrs.web.start_token import StartToken
+from pgqrs.web.auth import tokens
+from pgqrs.web.auth.start_token import StartToken
 from rig import http
 from rig.http import filled
 from rig.served import serving

@@ -12,14 +12,15 @@ import pytest
 import pgqrs
 from pgqrs import errors
 from pgqrs.api.run import Run
-from pgqrs.cli import commands, failing
-from pgqrs.cli.walking import nodes
+from pgqrs.cli import app as commands
+from pgqrs.cli import exit_codes
+from pgqrs.cli.command_tree import nodes
 from pgqrs.db.queries import Query
 from pgqrs.db.tables import runs as table
-from pgqrs.names import checked_step_name
-from pgqrs.shell import command, quoted
+from pgqrs.text.names import checked_step_name
+from pgqrs.text.shell import command, quoted
 from pgqrs.web import app
-from pgqrs.web.access import Caller, Scope
+from pgqrs.web.auth.access import Caller, Scope
 from rig.asgi import Browser
 from rig.command_line import invoke
 from rig.shells import arguments_of, hostile_names
@@ -373,7 +374,7 @@ async def test_a_terminal_shows_the_command_as_it_is(store, poisoned, config, tr
 
 def test_what_an_error_advises_names_what_is_missing(tmp_path):
     lines = [
-        failing.way_out(kind(name)) for name in NAMES for kind in (errors.QueueNotFound, errors.WorkflowNotFound)
+        exit_codes.way_out(kind(name)) for name in NAMES for kind in (errors.QueueNotFound, errors.WorkflowNotFound)
     ]
     found = arguments_of(lines, tmp_path / "bash")
 
@@ -382,6 +383,6 @@ def test_what_an_error_advises_names_what_is_missing(tmp_path):
 
 def test_what_an_error_advises_holds_no_name_in_a_comment():
     """An interactive zsh knows no comments: it would expand what stands there."""
-    advised = [failing.way_out(errors.NoActiveWorker(name)) for name in NAMES]
+    advised = [exit_codes.way_out(errors.NoActiveWorker(name)) for name in NAMES]
 
     assert set(advised) == {"pgqrs worker run YOUR_APP"}

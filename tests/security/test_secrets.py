@@ -7,8 +7,8 @@ import traceback
 import pytest
 
 import pgqrs
-from pgqrs.cli import commands
-from pgqrs.dsn import masked
+from pgqrs.cli import app
+from pgqrs.text.dsn import masked
 from rig.command_line import invoke
 
 # A password as people have them: with what means something in a URL, raw and escaped.
@@ -106,7 +106,7 @@ async def test_a_file_has_no_user():
 
 @pytest.mark.parametrize("words", ["config show", "doctor", "schema verify", "run list -v", "promote {0} {0} --yes"])
 async def test_no_command_shows_the_secret_of_its_dsn(words, monkeypatch):
-    tree = commands.tree()
+    tree = app.tree()
     monkeypatch.setenv("PGQRS_RETRY_SECONDS", "0")
     said = {}
     for form in FORMS[::3]:

@@ -14,9 +14,9 @@ from urllib.parse import urlencode
 import pytest
 
 from pgqrs.web import Scope, Tokens
-from pgqrs.web import tokens as kept
-from pgqrs.web.private_file import replace_private
-from pgqrs.web.sessions import MOST_SESSIONS, RETRY_SECONDS, SESSION_SECONDS, SharedSessions
+from pgqrs.web.auth import tokens as kept
+from pgqrs.web.auth.private_file import replace_private
+from pgqrs.web.auth.sessions import MOST_SESSIONS, RETRY_SECONDS, SESSION_SECONDS, SharedSessions
 from rig import http
 from rig.asgi import Browser
 from rig.html import parsed
@@ -149,7 +149,7 @@ def test_where_nothing_can_be_written_sessions_are_kept_in_memory_and_that_is_sa
     def refuse(*_args, **_options):
         raise PermissionError(30, "Read-only file system")
 
-    monkeypatch.setattr("pgqrs.web.sessions.replace_private", refuse)
+    monkeypatch.setattr("pgqrs.web.auth.sessions.replace_private", refuse)
     tokens = Tokens(file)
     _, cookie = tokens.begin(token)
 
@@ -166,7 +166,7 @@ def test_after_a_write_that_failed_the_log_outs_of_other_processes_are_seen(file
     cookies = [other.begin(token)[1] for _ in range(2)]
     assert one.of_session(cookies[0]).name == "ann"
     with monkeypatch.context() as failing:
-        failing.setattr("pgqrs.web.sessions.replace_private", _failing(number))
+        failing.setattr("pgqrs.web.auth.sessions.replace_private", _failing(number))
         _, mine = one.begin(token)
         other_sees = other.of_session(mine)
 
@@ -191,7 +191,7 @@ async def test_a_log_out_that_cannot_be_written_says_so_and_is_written_later(sto
     await browser.submit(await browser.get("/login"), "/login", token=token)
     cookie = browser.cookies["pgqrs_session"]
     with monkeypatch.context() as failing:
-        failing.setattr("pgqrs.web.sessions.replace_private", _failing(errno.ENOSPC))
+        failing.setattr("pgqrs.web.auth.sessions.replace_private", _failing(errno.ENOSPC))
         [form] = [each for each in (await browser.get("/")).document.forms if each.action == "/logout"]
         done = await browser.post("/logout", form.fields)
 
@@ -206,7 +206,7 @@ async def test_a_log_out_that_cannot_be_written_says_so_and_is_written_later(sto
         replace_private(*given)
         written.set()
 
-    monkeypatch.setattr("pgqrs.web.sessions.replace_private", write)
+    monkeypatch.setattr("pgqrs.web.auth.sessions.replace_private", write)
     now += RETRY_SECONDS
     # Any request with a cookie makes it try again.
     assert served.of_session("x" * 43) is None
@@ -224,7 +224,7 @@ async def test_the_audit_log_names_the_session_that_ends_and_who_had_it(
     served = Tokens(file)
     _, cookie = served.begin(token)
     if not is_written:
-        monkeypatch.setattr("pgqrs.web.sessions.replace_private", _failing(errno.ENOSPC))
+        monkeypatch.setattr("pgqrs.web.auth.sessions.replace_private", _failing(errno.ENOSPC))
     headers = {"cookie": f"pgqrs_session={cookie}", "authorization": f"Bearer {bob}"}
     async with http.client(store, tokens=served, headers=headers) as client:
         done = await client.post("/logout")

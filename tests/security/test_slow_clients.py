@@ -8,10 +8,12 @@ import pytest
 
 import pgqrs
 from pgqrs.telemetry import health as health_port
-from pgqrs.web import connections, exchange, limits, reading, stream
-from pgqrs.web import tokens as kept
-from pgqrs.web.connections import Gate, share_of
-from pgqrs.web.limits import Share
+from pgqrs.web import request_body
+from pgqrs.web.auth import tokens as kept
+from pgqrs.web.live import sse
+from pgqrs.web.server import connections, exchange, rate_limit
+from pgqrs.web.server.connections import Gate, share_of
+from pgqrs.web.server.rate_limit import Share
 from rig import http
 from security import slow_clients
 from security.slow_clients import (
@@ -39,7 +41,7 @@ def quick(monkeypatch):
         monkeypatch.setattr(connections, name, QUICK)
     monkeypatch.setattr(exchange, "ANSWER_SECONDS", QUICK)
     monkeypatch.setattr(exchange, "UNREAD_SECONDS", QUICK / 4)
-    monkeypatch.setattr(reading, "BODY_SECONDS", QUICK)
+    monkeypatch.setattr(request_body, "BODY_SECONDS", QUICK)
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ async def _gone(target):
 )
 async def test_a_slow_client_is_put_out(store, furnished, tmp_path, quick, monkeypatch, kind):
     # So long that it is not what ends these connections.
-    monkeypatch.setattr("pgqrs.web.serving.KEEP_ALIVE_SECONDS", 3600)
+    monkeypatch.setattr("pgqrs.web.server.server.KEEP_ALIVE_SECONDS", 3600)
     async with (
         served(store, furnished, tmp_path) as target,
         Clients(target, kind, 3, every=QUICK / 8),
@@ -144,7 +146,7 @@ async def test_a_client_that_is_gone_no_longer_waits(store, furnished, tmp_path,
 async def test_what_a_caller_held_is_free_again_when_it_ends():
     share = Share(1)
     with share.taken("ann"):
-        with pytest.raises(limits.Problem) as refused:
+        with pytest.raises(rate_limit.Problem) as refused:
             share.check("ann")
         share.check("bob")
     share.check("ann")
@@ -154,7 +156,7 @@ async def test_what_a_caller_held_is_free_again_when_it_ends():
 
 
 async def test_one_caller_cannot_hold_every_stream(store, monkeypatch):
-    monkeypatch.setattr(stream, "MOST_STREAMS_PER_CALLER", 2)
+    monkeypatch.setattr(sse, "MOST_STREAMS_PER_CALLER", 2)
     async with http.server(store) as port:
         opened = [await http.Stream.open(port) for _ in range(3)]
         assert [each.status for each in opened] == [200, 200, 429]
@@ -163,8 +165,8 @@ async def test_one_caller_cannot_hold_every_stream(store, monkeypatch):
 
 
 async def test_a_stream_ends_after_its_time_and_can_be_taken_up_again(store, monkeypatch):
-    monkeypatch.setattr(stream, "MOST_STREAM_SECONDS", 0.2)
-    monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(sse, "MOST_STREAM_SECONDS", 0.2)
+    monkeypatch.setattr(sse, "HEARTBEAT_SECONDS", 0.05)
     async with http.server(store) as port:
         opened = await http.Stream.open(port)
         assert await opened.ended(60)

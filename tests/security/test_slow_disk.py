@@ -5,8 +5,9 @@ import threading
 
 import pytest
 
-from pgqrs.web import Scope, file_threads
-from pgqrs.web import tokens as kept
+from pgqrs.web import Scope
+from pgqrs.web.auth import file_threads
+from pgqrs.web.auth import tokens as kept
 from rig import http
 from rig.asgi import Browser
 
@@ -25,7 +26,7 @@ def disk(monkeypatch):
         Disk.waits.release()
         assert Disk.moves.wait(60)
 
-    monkeypatch.setattr("pgqrs.web.private_file.os.fsync", fsync)
+    monkeypatch.setattr("pgqrs.web.auth.private_file.os.fsync", fsync)
     yield Disk
     Disk.moves.set()
 

@@ -6,7 +6,7 @@ import random
 import pytest
 
 import pgqrs
-from pgqrs.engine.publishers.addresses import is_public
+from pgqrs.engine.outbox.publishers.addresses import is_public
 from rig.outbox import an_event
 
 # IANA's registries of special-purpose addresses, IPv4 and IPv6, whether or not they are globally reachable: none of

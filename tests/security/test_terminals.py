@@ -10,10 +10,10 @@ import sys
 import pytest
 
 import pgqrs
-from pgqrs.cli import commands, failing
+from pgqrs.cli import app, exit_codes
+from pgqrs.cli.command_tree import nodes
 from pgqrs.cli.logs import TextFormatter
 from pgqrs.cli.output import MARGIN
-from pgqrs.cli.walking import nodes
 from pgqrs.db.queries import Query
 from pgqrs.telemetry.logs import JsonFormatter
 from rig import hostile
@@ -161,7 +161,7 @@ def test_an_error_passes_for_no_advice(text, monkeypatch):
         pgqrs.ExecutionFailed(5, text),
         pgqrs.RunCancelled(5, text),
     ):
-        check("\n".join(failing.words(error)))
+        check("\n".join(exit_codes.words(error)))
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ LOOKING = sorted(
 @pytest.mark.backends("sqlite")
 @pytest.mark.parametrize("how", ["table", "jsonl", "ids"])
 async def test_lists_of_hostile_rows_command_nothing(planted, config, monkeypatch, how):
-    tree = commands.tree()
+    tree = app.tree()
     monkeypatch.setenv("PGQRS_DSN", config.dsn)
     found = {}
     for words in LOOKING:
@@ -199,7 +199,7 @@ async def test_lists_of_hostile_rows_command_nothing(planted, config, monkeypatc
 @pytest.mark.backends("sqlite")
 @pytest.mark.parametrize("words", ["run get", "run why", "run steps", "run events"])
 async def test_a_hostile_run_commands_nothing(planted, config, monkeypatch, words):
-    tree = commands.tree()
+    tree = app.tree()
     monkeypatch.setenv("PGQRS_DSN", config.dsn)
     for (run_id,) in await planted.database.fetch(_RUNS):
         said = await invoke(tree, [*words.split(), run_id], monkeypatch)

@@ -11,7 +11,7 @@ import pytest
 
 import pgqrs
 from pgqrs.web import Scope, Tokens
-from pgqrs.web import tokens as kept
+from pgqrs.web.auth import tokens as kept
 from rig.http import client
 from rig.served import serving
 
@@ -98,7 +98,8 @@ async def test_a_file_that_others_may_touch_is_noticed_while_it_is_served(config
 CHURN = """
 import sys
 from pathlib import Path
-from pgqrs.web import Scope, tokens
+from pgqrs.web import Scope
+from pgqrs.web.auth import tokens
 file, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 for number in range(count):
     tokens.create(file, f"{name}{number}", [Scope.READ])

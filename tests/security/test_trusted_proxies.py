@@ -5,9 +5,9 @@ import pytest
 
 import pgqrs
 from pgqrs.web import Caller
-from pgqrs.web import tokens as kept
-from pgqrs.web.connections import Gate
-from pgqrs.web.proxies import ForwardedClient, TrustedProxies
+from pgqrs.web.auth import tokens as kept
+from pgqrs.web.auth.proxies import ForwardedClient, TrustedProxies
+from pgqrs.web.server.connections import Gate
 from rig import http
 from rig.served import serving
 

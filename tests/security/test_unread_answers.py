@@ -10,10 +10,12 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 import pgqrs
-from pgqrs.web import Caller, Scope, app, stream, unsent
-from pgqrs.web import tokens as kept
+from pgqrs.web import Caller, Scope, app
+from pgqrs.web.auth import tokens as kept
+from pgqrs.web.live import sse
 from pgqrs.web.problems import Problem
-from pgqrs.web.unsent import Unsent
+from pgqrs.web.server import unsent
+from pgqrs.web.server.unsent import Unsent
 from rig import http
 from rig.served import serving
 
@@ -167,7 +169,7 @@ async def test_streams_take_no_place_of_requests(asked, furnished):
 @pytest.mark.parametrize(("setting", "status"), [("MOST_STREAMS_PER_CALLER", 429), ("MOST_STREAMS", 503)])
 async def test_streams_that_are_opened_in_the_same_moment_are_all_counted(store, monkeypatch, setting, status):
     """The finding: each was checked before the others were counted."""
-    monkeypatch.setattr(stream, setting, 3)
+    monkeypatch.setattr(sse, setting, 3)
     monkeypatch.setattr("pgqrs.web.application.MOST_AT_ONCE", 100)
 
     async def ann(_request):

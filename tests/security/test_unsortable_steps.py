@@ -6,7 +6,7 @@ import json
 import pytest
 
 import pgqrs
-from pgqrs.api.export import export_run
+from pgqrs.api.operations.export import export_run
 from pgqrs.db.database import Kind
 from rig.probes import Probe
 

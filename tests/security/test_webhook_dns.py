@@ -10,7 +10,7 @@ import time
 import pytest
 
 import pgqrs
-from pgqrs.engine.publishers.lookups import MOST_LOOKUPS
+from pgqrs.engine.outbox.publishers.lookups import MOST_LOOKUPS
 from rig.outbox import an_event, emit, new_runs
 from rig.receiver import receiving
 

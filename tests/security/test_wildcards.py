@@ -10,7 +10,7 @@ import pytest
 
 import pgqrs
 from pgqrs.filters import MOST_ATTRIBUTES, MOST_FILTER
-from pgqrs.wildcards import matches
+from pgqrs.text.wildcards import matches
 from rig import http
 
 LONGEST = "a" * 255

@@ -8,9 +8,9 @@ import pytest
 
 import pgqrs
 from pgqrs.web import Scope
-from pgqrs.web import tokens as kept
-from pgqrs.web.access import implied
 from pgqrs.web.application import endpoints
+from pgqrs.web.auth import tokens as kept
+from pgqrs.web.auth.access import implied
 from pgqrs.web.routing import Endpoint
 from rig.http import filled, named
 from rig.served import Served, serving

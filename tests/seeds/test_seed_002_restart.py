@@ -137,15 +137,15 @@ async def test_error_to_running_completed_steps_are_skipped(live_store, admin, p
 
 
 async def test_running_to_running_after_a_crash(live_store, admin, pipeline):
-    from pgqrs.db import claims, settling
-    from pgqrs.db.writes import StepRecord, Write
+    from pgqrs.db.runs import claims, settlement
+    from pgqrs.db.runs.records import RunWrite, StepRecord
 
     config = {"failures": 0}
     wf_ctx = await admin.create_workflow("my_workflow", config)
     # What a process leaves behind that was killed after its first step: a lease, RUNNING, one step.
     claim = await claims.claim_run(live_store.database, wf_ctx.run_id, worker_id=1, lease_seconds=30.0)
     one = StepRecord("step_1", 0, pgqrs.StepStatus.SUCCESS, output="null")
-    await settling.commit(live_store.database, [Write(claim.fence, (one,))])
+    await settlement.commit(live_store.database, [RunWrite(claim.fence, (one,))])
     crashed = await pgqrs.workflow("my_workflow").get_run(wf_ctx.run_id, live_store)
 
     result = await pipeline(wf_ctx, config)
@@ -167,7 +167,7 @@ async def test_a_run_may_fail_more_often_than_max_attempts_and_still_be_called_a
 
 
 async def test_a_process_that_crashes_more_often_than_max_attempts_can_still_go_on(live_store, admin, pipeline):
-    from pgqrs.db import claims
+    from pgqrs.db.runs import claims
 
     wf_ctx = await admin.create_workflow("my_workflow", {"failures": 0})
     for _ in range(5):

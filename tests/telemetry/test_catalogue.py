@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pgqrs.db.metrics import StoreGauges
+from pgqrs.db.views.metrics import StoreGauges
 from pgqrs.telemetry.gauges import families_of
 from pgqrs.telemetry.meter import WorkerMetrics
 

@@ -4,9 +4,9 @@ import pytest
 
 import pgqrs
 from pgqrs import telemetry
-from pgqrs.db import metrics
 from pgqrs.db.queries import Query
-from pgqrs.telemetry import families
+from pgqrs.db.views import metrics
+from pgqrs.telemetry import metric_types
 from rig.exposition import values_of
 
 
@@ -124,7 +124,7 @@ async def test_with_many_queues_each_is_counted_less_far(store, gauge, monkeypat
 
 
 async def test_queues_beyond_the_bound_are_counted_together(store, clock, gauge, monkeypatch):
-    monkeypatch.setattr(families.Names.__init__, "__defaults__", (2,))
+    monkeypatch.setattr(metric_types.LabelNames.__init__, "__defaults__", (2,))
     for number, name in enumerate(("a", "b", "c", "d")):
         await store.create_queue(name)
         await (await store.producer(name)).enqueue_many(range(number + 1))

@@ -6,7 +6,7 @@ import pytest
 
 import pgqrs
 from pgqrs import faults, telemetry
-from pgqrs.telemetry.families import MOST_NAMES
+from pgqrs.telemetry.metric_types import MOST_NAMES
 
 AT_ONCE = pgqrs.RetryPolicy(max_attempts=3, base=0.0, jitter=0.0)
 

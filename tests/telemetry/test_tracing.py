@@ -274,11 +274,11 @@ async def test_a_run_triggered_in_a_transaction_of_the_callers_is_linked_too(sto
 
 
 async def test_a_run_that_was_triggered_unwatched_has_no_link(store, flow, worker, spans):
-    from pgqrs.engine.observing import watching
+    from pgqrs.engine.instrumentation import hooks
 
-    tracer, watching.tracer = watching.tracer, None
+    tracer, hooks.tracer = hooks.tracer, None
     await flow.trigger(None).execute(store)
-    watching.tracer = tracer
+    hooks.tracer = tracer
     await (await worker(nothing)).run_until_idle()
 
     [run] = by_name(spans, "run flow")

@@ -17,7 +17,7 @@ def test_every_boundary_of_a_workflow_is_found_and_survived():
 
     assert report.survived == report.boundaries >= 20
     assert [trial.repeated for trial in report.trials if trial.repeated] == [("charge",), ("ship",)]
-    assert "kill before settling.commit#1 (charge has begun)" in str(report)
+    assert "kill before settlement.commit#1 (charge has begun)" in str(report)
 
 
 async def write(_tx) -> int:
@@ -79,7 +79,7 @@ def test_a_real_process_dies_at_the_same_boundaries(real, mode):
 
 @pytest.mark.backends("postgres", "turso")
 def test_other_databases_take_part(backend, config):
-    report = crash_everywhere(purchase, "A1", dsn=config.dsn, only="kill before settling.commit#1")
+    report = crash_everywhere(purchase, "A1", dsn=config.dsn, only="kill before settlement.commit#1")
 
     assert [(trial.verdict, trial.repeated) for trial in report.trials] == [("survived", ("charge",))]
 
@@ -89,7 +89,7 @@ def test_other_databases_take_part(backend, config):
     ("workflow", "given", "drive", "inside"),
     [
         (order, "A1", approve, "stall before runs.recorded_steps#1"),
-        (basket, ["A1", "A2"], None, "kill after triggering.trigger#1"),
+        (basket, ["A1", "A2"], None, "kill after triggers.trigger#1"),
     ],
 )
 def test_no_boundary_is_inside_a_transaction(backend, config, workflow, given, drive, inside):
@@ -164,9 +164,9 @@ async def test_a_workflow_that_gives_another_result_after_a_crash_is_caught():
         crash_everywhere(forgetful, setup=passes.clear)
 
     said = str(caught.value)
-    assert "forgetful does not survive kill before settling.commit#1 (work has begun): it gave 2 and not 1" in said
+    assert "forgetful does not survive kill before settlement.commit#1 (work has begun): it gave 2 and not 1" in said
     assert re.search(
-        r"PGQRS_CRASH_AT='kill before settling.commit#1' python -m pytest '.*::test_a_workflow_that", said
+        r"PGQRS_CRASH_AT='kill before settlement.commit#1' python -m pytest '.*::test_a_workflow_that", said
     )
     assert "run 1 of 'forgetful': SUCCESS, attempt 2 of 3" in said
     assert caught.value.report.failures[0].case.mode == "kill"
@@ -180,7 +180,7 @@ def test_a_workflow_that_may_not_be_tried_again_does_not_survive():
 def test_a_check_that_says_no_fails_with_the_effects():
     with pytest.raises(DoesNotSurvive, match=r"(?s)the check said no.*bodies begun: \{'charge': 2\}"):
         crash_everywhere(
-            purchase, "A1", check=lambda _, effects: effects["charge"] == 1, only="kill before settling.commit#1"
+            purchase, "A1", check=lambda _, effects: effects["charge"] == 1, only="kill before settlement.commit#1"
         )
 
 

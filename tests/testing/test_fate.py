@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from pgqrs import faults
 from pgqrs.db.database import Kind, store_call
-from pgqrs.testing.fate import Boundary, Fate, current_fate
+from pgqrs.testing.crash_point import Boundary, CrashInjector, current_fate
 
 
 @store_call(Kind.UNIT)
@@ -32,7 +32,7 @@ class Slow:
 
 def struck_at(name, **options):
     """The fate of what this test calls from now on."""
-    fate = Fate(Boundary("before", f"{__name__.rpartition('.')[2]}.{name}", 1), **options)
+    fate = CrashInjector(Boundary("before", f"{__name__.rpartition('.')[2]}.{name}", 1), **options)
     current_fate.set(fate)
     return fate
 

@@ -4,17 +4,17 @@ import asyncio
 
 import pytest
 
-from pgqrs.db import settling
-from pgqrs.db.writes import Ending, StepRecord, Write
-from pgqrs.engine.committer import Committer
-from pgqrs.journal import Journal
+from pgqrs.audit import AuditPolicy
+from pgqrs.db.runs import settlement
+from pgqrs.db.runs.records import Ended, RunWrite, StepRecord
+from pgqrs.engine.runs.committer import Committer
 from pgqrs.types import RunStatus, StepStatus
 
-END = Ending(RunStatus.SUCCESS)
+END = Ended(RunStatus.SUCCESS)
 
 
 class Db:
-    journal = Journal()
+    audit_policy = AuditPolicy()
 
     class hints:  # noqa: N801 - stands for an object
         @staticmethod
@@ -32,16 +32,16 @@ def batches(monkeypatch):
         await asyncio.sleep(0)
         return {write.fence for write in writes}
 
-    monkeypatch.setattr(settling, "commit", commit)
+    monkeypatch.setattr(settlement, "commit", commit)
     return seen
 
 
 def step(run_id, name):
-    return Write((run_id, run_id, 1), (StepRecord(name, 0, StepStatus.SUCCESS),))
+    return RunWrite((run_id, run_id, 1), (StepRecord(name, 0, StepStatus.SUCCESS),))
 
 
 def end(run_id):
-    return Write((run_id, run_id, 1), end=END, has_parent=False)
+    return RunWrite((run_id, run_id, 1), end=END, has_parent=False)
 
 
 async def committed(*writes):

@@ -3,7 +3,7 @@
 import pytest
 
 import pgqrs
-from pgqrs.dsn import masked
+from pgqrs.text.dsn import masked
 
 
 def test_the_default_is_a_sqlite_file_here():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgqrs.engine.cron import Cadence
+from pgqrs.engine.schedules.cadence import Cadence
 from pgqrs.errors import ConfigError
 
 SOAK = bool(os.environ.get("PGQRS_SOAK"))

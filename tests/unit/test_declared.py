@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pytest
 
 import pgqrs
-from pgqrs.engine.registry import Handler
+from pgqrs.engine.definitions.handlers import Handler
 
 
 class Described(Protocol):

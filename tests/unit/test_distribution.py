@@ -11,7 +11,8 @@ import pytest
 import pgqrs
 from pgqrs import distribution
 from pgqrs.api import doctor
-from pgqrs.cli import failing, starting
+from pgqrs.cli import exit_codes
+from pgqrs.cli.commands import local
 
 SRC = Path(pgqrs.__file__).parent
 UNINSTALL = "pip uninstall --yes pgqrs pgqrs-durable && pip install "
@@ -85,8 +86,8 @@ def test_an_older_checkout_of_ours_under_its_former_name_is_told_apart(installed
     assert found.is_former
     assert "under its former name" in found.what
     assert [each.level for each in doctor.installation()] == ["warn"]
-    assert failing.conflict_words() == []
-    assert failing.conflict_words(former=True)
+    assert exit_codes.conflict_words() == []
+    assert exit_codes.conflict_words(former=True)
 
 
 def test_the_doctor_calls_another_project_bad(installed):
@@ -101,7 +102,7 @@ def test_the_doctor_calls_another_project_bad(installed):
 def test_a_command_that_fails_says_so(installed, capsys):
     installed("pgqrs", "0.15.3")
 
-    failing.tell(AttributeError("module 'pgqrs' has no attribute 'workflow'"))
+    exit_codes.tell(AttributeError("module 'pgqrs' has no attribute 'workflow'"))
 
     said = capsys.readouterr().err
     assert "no attribute 'workflow'" in said
@@ -112,7 +113,7 @@ def test_a_command_that_fails_says_so(installed, capsys):
 def test_version_prints_ours_and_the_conflict_on_standard_error(installed, capsys):
     installed("pgqrs", "0.15.3")
 
-    starting.version()
+    local.version()
 
     said = capsys.readouterr()
     assert said.out == f"{pgqrs.__version__}\n"

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 import pgqrs
-from pgqrs.durations import LONGEST_SECONDS, checked_seconds
+from pgqrs.text.durations import LONGEST_SECONDS, checked_seconds
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 
 import pgqrs
 from pgqrs import errors, explanations
-from pgqrs.api import why
-from pgqrs.cli import explain
+from pgqrs.api.operations import why
+from pgqrs.cli.commands import explain
 from pgqrs.lint.rules import RULES
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pgqrs.cli.commands import tree
+from pgqrs.cli.app import tree
 from pgqrs.lint import lint_files, lint_source, python_files
 from pgqrs.lint.output import shown
 from pgqrs.lint.rules import RULES

@@ -4,7 +4,7 @@ import pytest
 
 import pgqrs
 from pgqrs.api.arguments import check_texts, checked_key
-from pgqrs.names import checked_event_type, checked_name, checked_schema, checked_step_name
+from pgqrs.text.names import checked_event_type, checked_name, checked_schema, checked_step_name
 
 GOOD = ["a", "A", "0", "_", "billing.invoice_charge.v1", "zip_files", "a-b:c", "x" * 255, "_.-:"]
 BAD = [

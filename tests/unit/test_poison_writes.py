@@ -2,22 +2,22 @@
 
 import asyncio
 
-from pgqrs.db import settling
-from pgqrs.db.writes import StepRecord, Write
-from pgqrs.engine.committer import Committer
+from pgqrs.audit import AuditPolicy
+from pgqrs.db.runs import settlement
+from pgqrs.db.runs.records import RunWrite, StepRecord
+from pgqrs.engine.runs.committer import Committer
 from pgqrs.errors import ConnectionFailed
-from pgqrs.journal import Journal
 from pgqrs.types import StepStatus
 
 POISON = 13
 
 
 class Db:
-    journal = Journal()
+    audit_policy = AuditPolicy()
 
 
 def step(run_id):
-    return Write((run_id, run_id, 1), (StepRecord("a", 0, StepStatus.SUCCESS),))
+    return RunWrite((run_id, run_id, 1), (StepRecord("a", 0, StepStatus.SUCCESS),))
 
 
 async def outcomes(monkeypatch, error):
@@ -28,7 +28,7 @@ async def outcomes(monkeypatch, error):
             raise error
         return {write.fence for write in writes}
 
-    monkeypatch.setattr(settling, "commit", commit)
+    monkeypatch.setattr(settlement, "commit", commit)
     committer = Committer(Db())
     written = [committer.write(step(run_id)) for run_id in (1, 2, POISON, 3)]
     return await asyncio.gather(*written, return_exceptions=True)

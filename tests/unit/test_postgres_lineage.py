@@ -6,7 +6,7 @@ import logging
 import asyncpg
 import pytest
 
-from pgqrs.db.drivers.postgres_lineage import Lineage
+from pgqrs.db.drivers.postgres.timeline import TimelineWatch
 
 
 class Connection:
@@ -31,7 +31,7 @@ class Connection:
 )
 async def test_a_connection_that_breaks_meanwhile_is_ended_and_the_next_is_asked(error, caplog):
     caplog.set_level(logging.WARNING, "pgqrs.db")
-    lineage = Lineage()
+    lineage = TimelineWatch()
     await lineage.looked_at(Connection("00000001"))
     broken = Connection(error)
     with pytest.raises(type(error)):
@@ -43,7 +43,7 @@ async def test_a_connection_that_breaks_meanwhile_is_ended_and_the_next_is_asked
 
 
 async def test_a_server_that_does_not_say_is_asked_once():
-    lineage = Lineage()
+    lineage = TimelineWatch()
     first, second = Connection(asyncpg.InsufficientPrivilegeError("no")), Connection("00000001")
 
     assert await lineage.looked_at(first) is first
@@ -53,7 +53,7 @@ async def test_a_server_that_does_not_say_is_asked_once():
 
 async def test_a_standby_writes_on_none(caplog):
     caplog.set_level(logging.WARNING, "pgqrs.db")
-    lineage = Lineage()
+    lineage = TimelineWatch()
     for answer in ("00000002", None, "00000002"):
         await lineage.looked_at(Connection(answer))
 

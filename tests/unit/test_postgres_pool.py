@@ -5,8 +5,8 @@ import asyncio
 import asyncpg
 import pytest
 
-from pgqrs.db.drivers import postgres_pool
-from pgqrs.db.drivers.postgres_pool import ConnectionPool
+from pgqrs.db.drivers.postgres import pool as postgres_pool
+from pgqrs.db.drivers.postgres.pool import ConnectionPool
 
 
 class Connection:

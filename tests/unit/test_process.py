@@ -6,39 +6,39 @@ import sys
 
 import pytest
 
-from pgqrs.engine import process
+from pgqrs.engine.runs import process_identity
 
-pytestmark = pytest.mark.skipif(process._machine() is None, reason="only Linux tells enough about a process")
+pytestmark = pytest.mark.skipif(process_identity._machine() is None, reason="only Linux tells enough about a process")
 
 
 def test_this_process_has_not_ended():
-    assert not process.has_ended(process.identity())
+    assert not process_identity.has_ended(process_identity.identity())
 
 
 def test_a_process_that_was_waited_for_has_ended():
-    code = "from pgqrs.engine import process; print(process.identity()['process'])"
+    code = "from pgqrs.engine.runs import process_identity; print(process_identity.identity()['process'])"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as other:
         said = {"pid": other.pid, "process": other.stdout.read().strip()}
 
-    assert process.has_ended(said)
+    assert process_identity.has_ended(said)
 
 
 def test_a_zombie_has_ended():
     pid = os.fork()
     if not pid:
         os._exit(0)
-    said = {"pid": pid, "process": f"{process._machine()}/0"}
+    said = {"pid": pid, "process": f"{process_identity._machine()}/0"}
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 
-    assert process._started(pid) is None
-    assert process.has_ended(said)
+    assert process_identity._started(pid) is None
+    assert process_identity.has_ended(said)
     os.waitpid(pid, 0)
 
 
 def test_a_process_whose_number_another_one_has_now_has_ended():
-    machine, _, started = process.identity()["process"].rpartition("/")
+    machine, _, started = process_identity.identity()["process"].rpartition("/")
 
-    assert process.has_ended({"pid": os.getpid(), "process": f"{machine}/{int(started) - 1}"})
+    assert process_identity.has_ended({"pid": os.getpid(), "process": f"{machine}/{int(started) - 1}"})
 
 
 @pytest.mark.parametrize(
@@ -53,22 +53,22 @@ def test_a_process_whose_number_another_one_has_now_has_ended():
     ids=["nothing", "only-its-number", "another-machine", "nonsense", "no-number"],
 )
 def test_what_cannot_be_known_has_not_ended(said):
-    assert not process.has_ended(said)
+    assert not process_identity.has_ended(said)
 
 
 def test_a_process_that_proc_hides_has_not_ended(monkeypatch, tmp_path):
-    said = process.identity()
-    process._machine()
-    monkeypatch.setattr(process, "_PROC", tmp_path)
+    said = process_identity.identity()
+    process_identity._machine()
+    monkeypatch.setattr(process_identity, "_PROC", tmp_path)
 
-    assert not process.has_ended(said)
+    assert not process_identity.has_ended(said)
 
 
 def test_where_nothing_is_known_of_processes_only_the_number_is_told(monkeypatch, tmp_path):
-    monkeypatch.setattr(process, "_PROC", tmp_path)
-    process._machine.cache_clear()
+    monkeypatch.setattr(process_identity, "_PROC", tmp_path)
+    process_identity._machine.cache_clear()
     try:
-        assert process.identity() == {"pid": os.getpid()}
-        assert not process.has_ended({"pid": 2**22 + 7, "process": "a/b/1"})
+        assert process_identity.identity() == {"pid": os.getpid()}
+        assert not process_identity.has_ended({"pid": 2**22 + 7, "process": "a/b/1"})
     finally:
-        process._machine.cache_clear()
+        process_identity._machine.cache_clear()

@@ -20,18 +20,18 @@ OVERRIDES: dict[str, set[str]] = {
     "0002_durable_intent.postgres.sql": set(),  # the same, with more options
     "0003_lighter_steps.postgres.sql": set(),  # drops what only PostgreSQL pays for
     "0004_checked_trigger.postgres.sql": set(),  # the SQL function, which refuses what the API refuses
-    "survey.postgres.sql": {
+    "unreadable_rows.postgres.sql": {
         *("wrong_time", "wrong_id", "wrong_integer", "wrong_number", "wrong_text", "wrong_json", "wrong_parent"),
         "instead_time",
     },  # types that the server keeps to
     "history.postgres.sql": {"lock_migrations", "history_exists", "schema_exists", "columns", "indexes"},
     "claims.postgres.sql": {"start_runs", "claim_runs"},
-    "settling.postgres.sql": {
+    "settlement.postgres.sql": {
         "settle",
         "settle_steps",
         "_held_and_recorded",
         "_who_was_lost",
-    },  # the statements of settling.sql in one
+    },  # the statements of settlement.sql in one
     "messages.postgres.sql": {
         "lease_messages",
         "lease_limited_messages",
@@ -49,11 +49,14 @@ OVERRIDES: dict[str, set[str]] = {
     },
     "invariants.postgres.sql": {"unfinished_indexes", "amcheck", "btrees", "check_btree"},  # its catalogue
     "metrics.postgres.sql": {"database_bytes"},
-    "pulse.postgres.sql": {"ended_per_bucket", "durations_sampled"},  # lateral: else it walks all that ever ended
-    "triggering.postgres.sql": {"trigger_runs"},  # the statements of a trigger in one
+    "throughput.postgres.sql": {
+        "ended_per_bucket",
+        "durations_sampled",
+    },  # lateral: else it walks all that ever ended
+    "triggers.postgres.sql": {"trigger_runs"},  # the statements of a trigger in one
     "outbox.postgres.sql": {"notify"},  # there is nothing like it elsewhere
     "queues.postgres.sql": {"lock_queue"},
-    "doctoring.postgres.sql": {  # what only a server can be asked
+    "diagnostics.postgres.sql": {  # what only a server can be asked
         "server",
         "line",
         "dead_rows",
@@ -61,7 +64,7 @@ OVERRIDES: dict[str, set[str]] = {
         "oldest_prepared",
         "tables_named",
     },
-    "promoting.postgres.sql": {  # only PostgreSQL is promoted to
+    "promotion.postgres.sql": {  # only PostgreSQL is promoted to
         "column_types",
         "lock_table",
         "has_rows",
@@ -110,44 +113,34 @@ def test_names_are_ordered_by_their_bytes():
         for line in file.read_text(encoding="utf-8").splitlines()
         if line.strip().startswith("order by") and text.search(re.sub(r"\{by [^}]*\}|case .* end", "", line))
         # SQLite's own catalogue.
-        if (file.name, line) != ("doctoring.sql", "order by name;")
+        if (file.name, line) != ("diagnostics.sql", "order by name;")
     ]
 
     assert offenders == []
 
 
 def test_every_query_compiles_for_every_dialect():
-    from pgqrs.db import (
-        changes,
-        claims,
-        glimpses,
-        history,
-        lifecycle,
-        metrics,
-        migrations,
-        pulse,
-        retention,
-        search,
-        settling,
-        triggering,
-    )
+    from pgqrs.db import migrations
+    from pgqrs.db.runs import claims, history, settlement, transitions, triggers
     from pgqrs.db.tables import messages, outbox, queues, runs, schedules, workers, workflows
+    from pgqrs.db.upkeep import retention
+    from pgqrs.db.views import changes, metrics, run_details, search, throughput
 
     tables = (messages, outbox, queues, runs, schedules, workers, workflows)
     for module in (
         *tables,
         changes,
         claims,
-        glimpses,
+        run_details,
         history,
-        lifecycle,
+        transitions,
         metrics,
         migrations,
-        pulse,
+        throughput,
         retention,
         search,
-        settling,
-        triggering,
+        settlement,
+        triggers,
     ):
         for query in module._SQL.values():
             for dialect in (POSTGRES, SQLITE):

@@ -3,7 +3,7 @@
 import functools
 from typing import Any
 
-from pgqrs.engine.registry import shape_of
+from pgqrs.engine.definitions.handlers import shape_of
 
 
 async def fetch() -> int:

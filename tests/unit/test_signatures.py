@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from pgqrs import signatures
-from pgqrs.signatures import error_signature, stable_part
+from pgqrs.text import error_signature as signatures
+from pgqrs.text.error_signature import error_signature, stable_part
 
 SAME = {
     "numbers": ("retry 3 of 10 failed after 1.5 s", "retry 12 of 10 failed after 0.25 s"),

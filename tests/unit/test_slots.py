@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pgqrs.engine import slots as module
-from pgqrs.engine.slots import Slots
+from pgqrs.engine.runs import slots as module
+from pgqrs.engine.runs.slots import Slots
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pgqrs import blocking
 from pgqrs.api.run import Run
 from pgqrs.config import Changes, Config, Settings
 from pgqrs.db.tables.runs import RunRow
-from pgqrs.engine.context import Context
-from pgqrs.engine.plain import SyncContext
+from pgqrs.engine.ctx.context import Context
+from pgqrs.engine.ctx.sync_context import SyncContext
 from tools import blocking_stub
 
 

@@ -6,8 +6,8 @@ import socket
 import pytest
 
 import pgqrs
-from pgqrs.engine.publishers import exchange
-from pgqrs.engine.publishers.addresses import is_public
+from pgqrs.engine.outbox.publishers import exchange
+from pgqrs.engine.outbox.publishers.addresses import is_public
 from rig.outbox import an_event
 
 PUBLIC = "8.8.8.8"
@@ -55,7 +55,7 @@ def connections(monkeypatch):
         tried.append((tuple(addresses), port, host))
         return 204
 
-    monkeypatch.setattr("pgqrs.engine.publishers.http.exchange", refuse)
+    monkeypatch.setattr("pgqrs.engine.outbox.publishers.http.exchange", refuse)
     return tried
 
 
@@ -281,7 +281,7 @@ async def test_what_an_event_holds_cannot_break_out_of_its_headers(connections, 
         sent.append(exchange.request_text(path, headers, body))
         return sent[-1]
 
-    monkeypatch.setattr("pgqrs.engine.publishers.http.request_text", keep)
+    monkeypatch.setattr("pgqrs.engine.outbox.publishers.http.request_text", keep)
     publisher = pgqrs.HttpPublisher("https://hooks.example.org/", mode="binary", resolver=answering([PUBLIC]))
 
     await publisher.publish(an_event(type="a\r\nHost: inside", workflow="ü\n"))

@@ -3,7 +3,7 @@
 import pytest
 
 import pgqrs
-from pgqrs.engine.publishers.signature import sign
+from pgqrs.engine.outbox.publishers.signature import sign
 
 SECRET = "a secret of enough bytes"
 BODY = b'{"id":"1"}'

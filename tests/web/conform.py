@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 
 import pgqrs
-from pgqrs.web import tokens
-from pgqrs.web.access import Scope
+from pgqrs.web.auth import tokens
+from pgqrs.web.auth.access import Scope
 from web.fuzz import furnish
 
 NOT_ASKED = "positive_data_acceptance,ignored_auth"

@@ -3,8 +3,8 @@
 import pytest
 
 import pgqrs
-from pgqrs.web import tokens as kept
-from pgqrs.web.access import Scope
+from pgqrs.web.auth import tokens as kept
+from pgqrs.web.auth.access import Scope
 from rig import http
 
 flow = pgqrs.workflow("flow")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pgqrs
 from pgqrs.web import RateLimit
-from pgqrs.web.lists import PAGE_CHARACTERS
+from pgqrs.web.pagination import PAGE_CHARACTERS
 from rig.fuzz import Fuzzer
 from rig.http import opened
 

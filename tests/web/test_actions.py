@@ -3,7 +3,7 @@
 import pytest
 
 import pgqrs
-from pgqrs.api.actions import _ALLOWED, ACTIONS
+from pgqrs.api.operations.run_actions import _ALLOWED, ACTIONS
 from rig.failures import Failures, failed_family
 
 flow = pgqrs.workflow("flow")

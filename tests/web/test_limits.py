@@ -3,9 +3,10 @@
 import pytest
 
 import pgqrs
-from pgqrs.web import RateLimit, limits
-from pgqrs.web.access import Caller, Scope
+from pgqrs.web import RateLimit
+from pgqrs.web.auth.access import Caller, Scope
 from pgqrs.web.problems import Problem
+from pgqrs.web.server import rate_limit
 from rig import http
 
 
@@ -20,7 +21,7 @@ def now(monkeypatch):
             return self.seconds
 
     clock = Clock()
-    monkeypatch.setattr(limits, "time", clock)
+    monkeypatch.setattr(rate_limit, "time", clock)
     return clock
 
 
@@ -54,7 +55,7 @@ def test_callers_do_not_pay_for_each_other(now):
 
 
 def test_those_who_are_long_gone_are_forgotten(now, monkeypatch):
-    monkeypatch.setattr(limits, "MOST_CALLERS", 10)
+    monkeypatch.setattr(rate_limit, "MOST_CALLERS", 10)
     rate = RateLimit(1.0, burst=1)
     for number in range(100):
         now.seconds += 10

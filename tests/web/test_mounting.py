@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 import pgqrs
-from pgqrs.cli import commands
+from pgqrs.cli import app as commands
 from pgqrs.web import Caller, Scope, app
 from rig.command_line import invoke
 from rig.http import ON_PURPOSE

@@ -3,13 +3,13 @@
 import pytest
 
 import pgqrs
-from pgqrs.api.actions import allowed_actions
-from pgqrs.db import claims
+from pgqrs.api.operations.run_actions import allowed_actions
+from pgqrs.db.runs import claims
 from pgqrs.db.tables import workers, workflows
 from pgqrs.db.tables.messages import Source
 from pgqrs.types import RunStatus
 from pgqrs.web import pages
-from pgqrs.web.access import Caller, Scope
+from pgqrs.web.auth.access import Caller, Scope
 from rig import http
 from rig.asgi import Browser
 from rig.failures import Failures, failed_family

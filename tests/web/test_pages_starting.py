@@ -7,7 +7,7 @@ import pytest
 
 import pgqrs
 from pgqrs.db.tables import workflows
-from pgqrs.web.pages.starting import fields_of
+from pgqrs.web.pages.start_form import fields_of
 from rig import http
 from rig.asgi import Browser
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import pgqrs
-from pgqrs.web import connections, serving
+from pgqrs.web.server import connections, server
 from rig import http
 from rig.http import filled, raw
 
@@ -62,7 +62,7 @@ async def test_an_address_that_others_reach_is_refused_without_tokens(store, con
     assert "--tokens" in err
     for host in ("::", "192.0.2.1", "jobs.example", "127.0.0.1.evil.example"):
         with pytest.raises(pgqrs.ConfigError, match="can be reached from other machines"):
-            await serving.serve(store, host=host, port=0)
+            await server.serve(store, host=host, port=0)
 
 
 async def test_with_tokens_it_may_listen_anywhere(store, token_file, tokens):
@@ -89,7 +89,7 @@ async def test_with_tokens_it_may_listen_anywhere(store, token_file, tokens):
     ],
 )
 def test_what_counts_as_this_machine_only(host, only_here):
-    assert serving.is_loopback(host) is bool(only_here)
+    assert server.is_loopback(host) is bool(only_here)
 
 
 async def test_a_port_that_is_taken_is_said_with_the_way_out(store, config):
@@ -177,7 +177,7 @@ async def test_a_request_without_a_host_is_refused(store):
 )
 async def test_headers_that_do_not_come_to_an_end_are_not_waited_for(store, monkeypatch, begin):
     monkeypatch.setattr(connections, "HEADER_SECONDS", 0.2)
-    monkeypatch.setattr(serving, "KEEP_ALIVE_SECONDS", 3600)
+    monkeypatch.setattr(server, "KEEP_ALIVE_SECONDS", 3600)
     async with http.server(store) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(begin)
@@ -257,7 +257,7 @@ async def test_a_slow_answer_is_no_slow_request(store, monkeypatch, listen):
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(store, monkeypatch):
-    monkeypatch.setattr("pgqrs.web.reading.BODY_SECONDS", 0.2)
+    monkeypatch.setattr("pgqrs.web.request_body.BODY_SECONDS", 0.2)
     async with http.server(store) as port:
         request = (
             b"POST /api/v1/runs HTTP/1.1\r\nHost: localhost\r\n"

@@ -6,12 +6,12 @@ import dataclasses
 import pytest
 
 import pgqrs
-from pgqrs.db import changes
-from pgqrs.web import stream as streams
-from pgqrs.web import tokens as kept
-from pgqrs.web import watching
-from pgqrs.web.access import Scope
-from pgqrs.web.watching import ALL, Hint, Watcher
+from pgqrs.db.views import changes
+from pgqrs.web.auth import tokens as kept
+from pgqrs.web.auth.access import Scope
+from pgqrs.web.live import change_feed
+from pgqrs.web.live import sse as streams
+from pgqrs.web.live.change_feed import ALL, ChangeFeed, Hint
 from rig import http
 
 flow = pgqrs.workflow("flow")
@@ -189,12 +189,12 @@ async def test_asking_for_the_head_alone_has_an_end(port):
 
 def _pulse(*, events=(), new_runs=(), numbers=0, at_work=None, newest=0, other=0):
     kinds = {"run": (numbers,), "queue": (other,), "worker": (0,), "outbox": (0,), "schedule": (0,)}
-    return changes.Pulse(kinds, 0, newest, events, new_runs, at_work or {})
+    return changes.ChangeMarks(kinds, 0, newest, events, new_runs, at_work or {})
 
 
 @pytest.fixture
 def seen():
-    made = watching._Seen()
+    made = change_feed._Seen()
     assert made.compared(_pulse()) == []
     return made
 
@@ -214,18 +214,18 @@ def test_an_event_that_was_committed_late_is_told(seen):
 
 
 def test_events_are_read_again_for_some_seconds_only(seen, monkeypatch):
-    now = watching.time.monotonic()
-    monkeypatch.setattr(watching.time, "monotonic", lambda: now)
+    now = change_feed.time.monotonic()
+    monkeypatch.setattr(change_feed.time, "monotonic", lambda: now)
     seen.compared(_pulse(events=[(1, 7)], newest=1))
     assert seen.events_from == 0
-    now += watching.LATE_SECONDS + 1
+    now += change_feed.LATE_SECONDS + 1
     seen.compared(_pulse(events=[(1, 7)], newest=1))
 
     assert seen.events_from == 1
 
 
 def test_too_many_are_told_as_one(seen):
-    many = [(n, n) for n in range(1, watching.MOST_IDS + 2)]
+    many = [(n, n) for n in range(1, change_feed.MOST_IDS + 2)]
 
     assert seen.compared(_pulse(events=many, newest=len(many))) == [Hint("run")]
     assert seen.compared(_pulse(events=None, newest=5000, other=1)) == [Hint("run"), Hint("queue")]
@@ -242,20 +242,23 @@ def test_a_change_that_nobody_can_name_is_told_without_a_name(seen):
 
 
 async def test_a_stream_that_lags_is_told_to_look_at_everything():
-    watcher = Watcher(None)
+    watcher = ChangeFeed(None)
     place = watcher.place(None)
-    for number in range(1, watching.MOST_KEPT + 5):
+    for number in range(1, change_feed.MOST_KEPT + 5):
         watcher._last = number
         watcher._kept.append((number, Hint("run", number)))
 
-    assert watcher.since(place) == [(watching.MOST_KEPT + 4, ALL)]
-    assert watcher.since(watching.MOST_KEPT + 2)[0] == (watching.MOST_KEPT + 3, Hint("run", watching.MOST_KEPT + 3))
+    assert watcher.since(place) == [(change_feed.MOST_KEPT + 4, ALL)]
+    assert watcher.since(change_feed.MOST_KEPT + 2)[0] == (
+        change_feed.MOST_KEPT + 3,
+        Hint("run", change_feed.MOST_KEPT + 3),
+    )
 
 
 @pytest.mark.backends("sqlite")
 async def test_a_database_that_is_away_does_not_make_streams_deaf_for_good(store, port, monkeypatch, listen):
-    monkeypatch.setattr(watching, "SECONDS_AFTER_FAILURE", 0.01)
-    monkeypatch.setattr(watching, "LOOK_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(change_feed, "SECONDS_AFTER_FAILURE", 0.01)
+    monkeypatch.setattr(change_feed, "LOOK_EVERY_SECONDS", 0.01)
     stream = await listen(port)
     pulse, failures = changes.pulse, []
 
@@ -273,7 +276,7 @@ async def test_a_database_that_is_away_does_not_make_streams_deaf_for_good(store
 
 
 @pytest.mark.parametrize(
-    ("took", "rested"), [(0.0, 0.0), (0.02, 0.4), (0.2, 4.0), (60.0, watching.MOST_REST_SECONDS)]
+    ("took", "rested"), [(0.0, 0.0), (0.02, 0.4), (0.2, 4.0), (60.0, change_feed.MOST_REST_SECONDS)]
 )
 async def test_the_longer_pages_take_the_more_seldom_they_are_told_to_follow(monkeypatch, took, rested):
     now = 1_000.0
@@ -282,15 +285,15 @@ async def test_the_longer_pages_take_the_more_seldom_they_are_told_to_follow(mon
         nonlocal now
         now += seconds
 
-    monkeypatch.setattr(watching.time, "monotonic", lambda: now)
-    watcher, before = Watcher(None), now
+    monkeypatch.setattr(change_feed.time, "monotonic", lambda: now)
+    watcher, before = ChangeFeed(None), now
     with watcher.pages.making():
         # Another one at the same time is not more time.
         with watcher.pages.making():
             now += took / 2
         now += took / 2
     after = now
-    monkeypatch.setattr(watching.asyncio, "sleep", pass_time)
+    monkeypatch.setattr(change_feed.asyncio, "sleep", pass_time)
     await watcher._rest_from_pages(0.0, since=after)
 
     assert watcher.pages.seconds == pytest.approx(took) == pytest.approx(after - before)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import pgqrs
-from pgqrs.web.start_token import StartToken
+from pgqrs.web.auth.start_token import StartToken
 from rig import http
 
 RUNS = "/api/v1/runs"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pgqrs.web import tokens as kept
-from pgqrs.web.access import Caller, Scope, implied
+from pgqrs.web.auth import tokens as kept
+from pgqrs.web.auth.access import Caller, Scope, implied
 from rig import http
 from rig.http import ON_PURPOSE, api_routes, changing, dump, filled, named
 

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pgqrs.db.glimpses import FailedAttempt, TimedStep
 from pgqrs.db.tables.runs import RunRow
+from pgqrs.db.views.run_details import FailedAttempt, TimedStep
 from pgqrs.types import RunStatus, StepStatus
 from pgqrs.web.pages.timeline import drawn
 

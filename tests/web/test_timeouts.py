@@ -62,7 +62,7 @@ async def test_the_statement_ends_on_postgresql(store, client):
 async def test_a_list_that_waits_for_a_lock_does_not_wait_for_ever(store, monkeypatch):
     import asyncpg
 
-    from pgqrs.web.resources import runs
+    from pgqrs.web.api import runs
 
     [listed] = [each for each in runs.ENDPOINTS if each.handler is runs.find]
     quick = routing.Endpoint("GET", "/runs", listed.handler, None, "", query=listed.query, seconds=0.2)

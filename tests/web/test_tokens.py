@@ -7,8 +7,8 @@ import pytest
 
 import pgqrs
 from pgqrs.web import Scope, Tokens
-from pgqrs.web import tokens as kept
-from pgqrs.web.access import SESSION, Caller
+from pgqrs.web.auth import tokens as kept
+from pgqrs.web.auth.access import SESSION, Caller
 from pgqrs.web.problems import Problem
 from rig import http
 

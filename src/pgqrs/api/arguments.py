@@ -9,10 +9,10 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar
 
-from pgqrs.durations import shown
 from pgqrs.errors import ConfigError
-from pgqrs.names import checked_text
 from pgqrs.retry import is_whole, policy_for
+from pgqrs.text.durations import shown
+from pgqrs.text.names import checked_text
 
 P = ParamSpec("P")
 T = TypeVar("T")

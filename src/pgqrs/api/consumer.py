@@ -11,17 +11,17 @@ from types import TracebackType
 from typing import Any, Self
 
 from pgqrs.api.arguments import checked_batch, checked_whole
-from pgqrs.api.handlers import caller_of
 from pgqrs.api.message import Message
+from pgqrs.api.message_handler import caller_of
 from pgqrs.config import Config
 from pgqrs.db.tables import messages, workers
 from pgqrs.db.tables.messages import Fence, Lease
-from pgqrs.durations import checked_seconds
-from pgqrs.engine.handling import Handling, Manner
-from pgqrs.engine.holder import Holder
-from pgqrs.engine.polling import Idling
+from pgqrs.engine.idle import IdlePoller
+from pgqrs.engine.queues.leases import LeaseHolder
+from pgqrs.engine.queues.processor import ProcessOptions, QueueProcessor
 from pgqrs.errors import ConfigError, LeaseLost, PgqrsError
 from pgqrs.retry import RetryPolicy, checked_policy
+from pgqrs.text.durations import checked_seconds
 
 log: logging.Logger = logging.getLogger("pgqrs.queue")
 
@@ -39,7 +39,7 @@ class Consumer:
     they changed. Either way a lost lease changes nothing.
     """
 
-    def __init__(self, holder: Holder, config: Config) -> None:
+    def __init__(self, holder: LeaseHolder, config: Config) -> None:
         self.queue: str = holder.queue
         self._holder = holder
         self._db = holder.db
@@ -47,7 +47,7 @@ class Consumer:
         # Fetched ahead by an iteration and not handed out yet: nobody has tried them.
         self._ahead: set[int] = set()
         self._returning: set[asyncio.Future[None]] = set()
-        self._handlings: list[Handling] = []
+        self._handlings: list[QueueProcessor] = []
         self._closing: asyncio.Task[None] | None = None
 
     @property
@@ -70,7 +70,7 @@ class Consumer:
         if not patience:
             return await self._lease(batch, lease)
         deadline = time.monotonic() + patience
-        idling = Idling(self._db, interval=self._config.poll_interval_seconds)
+        idling = IdlePoller(self._db, interval=self._config.poll_interval_seconds)
         with self._db.hints.subscribed([self._holder.queue_id]) as bell:
             while True:
                 # Cleared before looking: a hint that comes while we look makes us look once more.
@@ -161,7 +161,7 @@ class Consumer:
         Returns how many messages were handled; with `until_idle`, as soon as none is left.
         """
         self._check_open()
-        manner = Manner(
+        manner = ProcessOptions(
             concurrency=checked_whole("concurrency", concurrency, least=1, most=MOST_CONCURRENCY),
             lease_seconds=self._lease_seconds(lease_seconds),
             grace_seconds=checked_seconds(grace_seconds, "grace_seconds"),
@@ -169,7 +169,7 @@ class Consumer:
             keep=keep,
             until_idle=until_idle,
         )
-        handling = Handling(self._holder, self._config, caller_of(handler, self), manner)
+        handling = QueueProcessor(self._holder, self._config, caller_of(handler, self), manner)
         self._handlings.append(handling)
         try:
             return await handling.run()

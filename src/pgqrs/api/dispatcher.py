@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pgqrs.api.arguments import checked_whole
 from pgqrs.db import hints
-from pgqrs.durations import checked_seconds
-from pgqrs.engine import outbox
-from pgqrs.engine.loop import Loop
-from pgqrs.engine.publishers.plain import CallablePublisher
-from pgqrs.engine.routes import Publisher, Route
+from pgqrs.engine.background import BackgroundLoop
+from pgqrs.engine.outbox import dispatcher as outbox
+from pgqrs.engine.outbox.publishers.callable import CallablePublisher
+from pgqrs.engine.outbox.routes import Publisher, Route
 from pgqrs.errors import ConfigError
-from pgqrs.names import checked_name
+from pgqrs.text.durations import checked_seconds
+from pgqrs.text.names import checked_name
 from pgqrs.types import OutboxEvent
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Dispatcher:
         self._concurrency = outbox.CONCURRENCY
         self._max_attempts = outbox.MAX_ATTEMPTS
         self._deadline_seconds = outbox.DEADLINE_SECONDS
-        self._loop: Loop | None = None
+        self._loop: BackgroundLoop | None = None
         self._stopping = False
 
     def to(self, publisher: Publisher | Callable[[OutboxEvent], Any], *, types: Sequence[str] = ("*",)) -> Self:
@@ -80,7 +80,9 @@ class Dispatcher:
         """
         made = await self._made()
         db = self._store.database
-        loop = self._loop = Loop(f"dispatcher {self.name}", made.turn, hints=db.hints, topics=[hints.OUTBOX])
+        loop = self._loop = BackgroundLoop(
+            f"dispatcher {self.name}", made.turn, hints=db.hints, topics=[hints.OUTBOX]
+        )
         made.on_room, made.may_claim = loop.wake, lambda: not self._stopping
         if self._stopping:
             loop.stop()
@@ -107,7 +109,7 @@ class Dispatcher:
         """Publishes what is due now and returns when nothing is: for tests and scripts."""
         await (await self._made()).run_until_idle()
 
-    async def _made(self) -> outbox.Dispatcher:
+    async def _made(self) -> outbox.OutboxLoop:
         if not self._routes:
             raise ConfigError(f"dispatcher {self.name!r} has nowhere to publish to; give it .to(publisher)")
         db = await self._store.ready()
@@ -115,7 +117,7 @@ class Dispatcher:
             attach = getattr(route.publisher, "attach", None)
             if attach is not None:
                 attach(db)
-        return outbox.Dispatcher(
+        return outbox.OutboxLoop(
             db,
             self._store.config,
             self._routes,

@@ -11,11 +11,11 @@ from pgqrs.config import Config
 from pgqrs.db.driver import Driver
 from pgqrs.db.tables import messages, queues
 from pgqrs.db.tables.messages import NewMessage
-from pgqrs.durations import checked_seconds
-from pgqrs.engine.arguments import each_checked
-from pgqrs.engine.gathering import Gatherer
+from pgqrs.engine.batching import Batcher
+from pgqrs.engine.definitions.arguments import each_checked
 from pgqrs.errors import ConfigError, QueueNotFound
 from pgqrs.serialization import encode
+from pgqrs.text.durations import checked_seconds
 
 # Beyond this a statement gains nothing by growing, and the first of a batch waits for the last.
 MOST_TOGETHER = 1_000
@@ -37,7 +37,7 @@ class Inlet:
         self.queue: str = queue
         self._db = db
         self._queue_id = queue_id
-        self.together: Gatherer[NewMessage, int] = Gatherer(self.write, most=MOST_TOGETHER)
+        self.together: Batcher[NewMessage, int] = Batcher(self.write, most=MOST_TOGETHER)
 
     async def write(self, new: Sequence[NewMessage]) -> list[int]:
         """The new ids in the order given: all of them are stored, or none."""

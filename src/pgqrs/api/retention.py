@@ -6,14 +6,14 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from pgqrs.api.store import Store
-from pgqrs.db import retention as tables
-from pgqrs.db.retention import KINDS, Range, What
 from pgqrs.db.tables import queues, workflows
-from pgqrs.durations import checked_seconds
+from pgqrs.db.upkeep import retention as tables
+from pgqrs.db.upkeep.retention import KINDS, Range, What
 from pgqrs.engine.janitor import PAUSE_LENGTHS, Janitor
 from pgqrs.errors import ConfigError
-from pgqrs.names import checked_name
 from pgqrs.reports import RetentionPolicy, RetentionReport
+from pgqrs.text.durations import checked_seconds
+from pgqrs.text.names import checked_name
 from pgqrs.types import ENDED, RunStatus
 
 _DAY = timedelta(days=1)

@@ -8,9 +8,9 @@ import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
-from pgqrs.api.export import export_run
-from pgqrs.api.search import events_of, steps_of
-from pgqrs.api.why import why
+from pgqrs.api.operations.export import export_run
+from pgqrs.api.operations.search import events_of, steps_of
+from pgqrs.api.operations.why import why
 from pgqrs.db.tables import runs
 from pgqrs.db.tables.runs import RunRow
 from pgqrs.errors import ConnectionFailed, ExecutionFailed, RunCancelled, RunDeleted, WaitTimeout, copy_of

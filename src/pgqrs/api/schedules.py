@@ -21,16 +21,16 @@ from pgqrs.db.database import Database
 from pgqrs.db.tables import schedules as table
 from pgqrs.db.tables import workflows
 from pgqrs.db.tables.schedules import Definition
-from pgqrs.durations import checked_seconds
-from pgqrs.engine.binding import Signature, input_text, storable
-from pgqrs.engine.cron import Cadence
-from pgqrs.engine.loop import Loop
-from pgqrs.engine.registry import Handler
-from pgqrs.engine.scheduler import MOST_CATCH_UP, Scheduler, cadence_of, next_after
-from pgqrs.engine.schemas import stored_signature
+from pgqrs.engine.background import BackgroundLoop
+from pgqrs.engine.definitions.binding import Signature, input_text, storable
+from pgqrs.engine.definitions.handlers import Handler
+from pgqrs.engine.definitions.input_schema import stored_signature
+from pgqrs.engine.schedules.cadence import Cadence
+from pgqrs.engine.schedules.scheduler import MOST_CATCH_UP, Scheduler, cadence_of, next_after
 from pgqrs.errors import ConfigError
-from pgqrs.names import checked_name
 from pgqrs.serialization import encode
+from pgqrs.text.durations import checked_seconds
+from pgqrs.text.names import checked_name
 from pgqrs.types import Returning, Schedule, ScheduleSlot
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def schedules(store: Store) -> Schedules:
 class Schedules:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._loop: Loop | None = None
+        self._loop: BackgroundLoop | None = None
         self._stopped = False
 
     async def create(
@@ -149,7 +149,7 @@ class Schedules:
         check_texts(actor=actor)
         db = await self._store.ready()
         fired = await table.trigger(db, _named(name), max_attempts=self._store.config.max_attempts, actor=actor)
-        db.hints.announce(fired.topics(published=bool(db.journal.published)))
+        db.hints.announce(fired.topics(published=bool(db.audit_policy.published)))
         return fired.run_ids[0]
 
     async def next(self, name: str, count: int = 5) -> _Times:

@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from pgqrs.api.arguments import check_function, unknown_option
-from pgqrs.durations import shown
-from pgqrs.engine.context import Context, current_context
-from pgqrs.engine.declared import is_context, types_of
-from pgqrs.engine.plain import SyncContext
-from pgqrs.engine.steps import in_step
+from pgqrs.engine.ctx.context import Context, current_context
+from pgqrs.engine.ctx.steps import in_step
+from pgqrs.engine.ctx.sync_context import SyncContext
+from pgqrs.engine.definitions.signature import is_context, types_of
 from pgqrs.errors import ConfigError
-from pgqrs.names import checked_step_name
 from pgqrs.retry import RetryPolicy, checked_policy
+from pgqrs.text.durations import shown
+from pgqrs.text.names import checked_step_name
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")

@@ -23,9 +23,9 @@ from pgqrs.db import migrations
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import CATALOGUE
 from pgqrs.db.tables import queues, workers, workflows
-from pgqrs.engine.holder import Holder
+from pgqrs.engine.queues.leases import LeaseHolder
 from pgqrs.errors import ConfigError
-from pgqrs.names import checked_name
+from pgqrs.text.names import checked_name
 
 log: logging.Logger = logging.getLogger("pgqrs.queue")
 
@@ -49,7 +49,7 @@ class Store:
         self.results: Results = Results(self)
         # queue id -> until when (monotonic) nobody need ask again whether it has workers
         self._workers_known: dict[int, float] = {}
-        self._workflows_known: dict[str, tuple[float, workflows.Workflow]] = {}
+        self._workflows_known: dict[str, tuple[float, workflows.WorkflowRow]] = {}
 
     async def create_queue(self, name: str) -> None:
         """Makes the queue; one that is there already stays as it is."""
@@ -88,7 +88,9 @@ class Store:
             db, queue_id=found.queue_id, name=name, port=port, info={"pid": os.getpid()}
         )
         registered = (name, port, {"pid": os.getpid()})
-        holder = Holder(db, queue=found.name, queue_id=found.queue_id, worker_id=worker_id, registered=registered)
+        holder = LeaseHolder(
+            db, queue=found.name, queue_id=found.queue_id, worker_id=worker_id, registered=registered
+        )
         consumer = Consumer(holder, self.config)
         self._consumers.add(consumer)
         return consumer
@@ -128,7 +130,7 @@ class Store:
     ) -> None:
         await self.close()
 
-    async def workflow(self, name: str) -> workflows.Workflow:
+    async def workflow(self, name: str) -> workflows.WorkflowRow:
         """The workflow of that name; looked up anew after some seconds, not for each of many triggers."""
         until, found = self._workflows_known.get(name, (0.0, None))
         if found is None or until < time.monotonic():

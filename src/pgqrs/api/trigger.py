@@ -19,18 +19,18 @@ from pgqrs.api.arguments import (
     checked_whole,
 )
 from pgqrs.config import Config
-from pgqrs.db import triggering
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import OUTBOX
+from pgqrs.db.runs import triggers
+from pgqrs.db.runs.triggers import NewRuns, Triggered
 from pgqrs.db.tables import workflows
-from pgqrs.db.triggering import NewRuns, Triggered
-from pgqrs.durations import checked_seconds
-from pgqrs.engine import observing
-from pgqrs.engine.arguments import each_checked, encoded_inputs
-from pgqrs.engine.binding import Signature
-from pgqrs.engine.context import in_body
+from pgqrs.engine import instrumentation
+from pgqrs.engine.ctx.context import in_body
+from pgqrs.engine.definitions.arguments import each_checked, encoded_inputs
+from pgqrs.engine.definitions.binding import Signature
 from pgqrs.errors import ConfigError, NoActiveWorker
 from pgqrs.serialization import encode
+from pgqrs.text.durations import checked_seconds
 from pgqrs.types import Result_co
 
 if TYPE_CHECKING:
@@ -162,13 +162,13 @@ class Trigger(Generic[Result_co, Given_co]):
         if not new.inputs:
             return []
         await self._look_for_workers(store, found)
-        with observing.triggered(found.name, len(new.inputs)) as origin:
+        with instrumentation.triggered(found.name, len(new.inputs)) as origin:
             made = await _triggered(db, new.with_headers(origin.headers))
             origin.made([each.run_id for each in made])
-        db.hints.announce([found.queue_id, OUTBOX] if db.journal.published else [found.queue_id])
+        db.hints.announce([found.queue_id, OUTBOX] if db.audit_policy.published else [found.queue_id])
         return made
 
-    async def _look_for_workers(self, store: Store, found: workflows.Workflow) -> None:
+    async def _look_for_workers(self, store: Store, found: workflows.WorkflowRow) -> None:
         queue_id = found.queue_id
         strict = store.config.require_workers if self._require_worker is None else self._require_worker
         within = 3 * store.config.lease_seconds
@@ -186,13 +186,13 @@ class Trigger(Generic[Result_co, Given_co]):
 async def _triggered(db: Driver, new: NewRuns) -> list[Triggered]:
     """Those with keys can be tried again after a lost reply: they find themselves."""
     if new.keys:
-        return await triggering.trigger_once(db, new)
-    return [Triggered(run_id, is_new=True) for run_id in await triggering.trigger(db, new)]
+        return await triggers.trigger_once(db, new)
+    return [Triggered(run_id, is_new=True) for run_id in await triggers.trigger(db, new)]
 
 
 def new_runs(
     config: Config,
-    found: workflows.Workflow,
+    found: workflows.WorkflowRow,
     inputs: Iterable[Any],
     keys: Sequence[str] = (),
     *,

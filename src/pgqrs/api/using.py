@@ -9,14 +9,14 @@ from pgqrs.api.arguments import check_texts, checked_run_id
 from pgqrs.api.producer import EnqueueOptions, new_messages
 from pgqrs.api.trigger import TriggerOptions, new_runs
 from pgqrs.config import Config, Settings
-from pgqrs.db import lifecycle, triggering
 from pgqrs.db.database import drive
 from pgqrs.db.drivers.foreign import Enlisted, enlist
+from pgqrs.db.runs import transitions, triggers
 from pgqrs.db.tables import messages, queues, workflows
-from pgqrs.engine import observing
+from pgqrs.engine import instrumentation
 from pgqrs.errors import QueueNotFound
-from pgqrs.names import checked_name, checked_step_name
 from pgqrs.serialization import encode
+from pgqrs.text.names import checked_name, checked_step_name
 
 
 class AsyncConnection(Protocol):
@@ -46,7 +46,7 @@ def using(connection: Any, **settings: Unpack[Settings]) -> Enlistment | Blockin
 
 
 def _enlisted(connection: Any, config: Config) -> Enlistment | BlockingEnlistment:
-    db = enlist(connection, schema=config.schema, journal=config.journal)
+    db = enlist(connection, schema=config.schema, audit_policy=config.audit_policy)
     enlistment = Enlistment(db, config)
     return BlockingEnlistment(enlistment) if db.blocking else enlistment
 
@@ -91,8 +91,8 @@ class Enlistment:
         found = await workflows.get(self._db, checked_name("workflow", workflow))
         keys = () if idempotency_key is None else (idempotency_key,)
         new = new_runs(self._config, found, [params], keys, **options)
-        with observing.triggered(found.name, 1) as origin:
-            run_ids = await triggering.trigger(self._db, new.with_headers(origin.headers))
+        with instrumentation.triggered(found.name, 1) as origin:
+            run_ids = await triggers.trigger(self._db, new.with_headers(origin.headers))
             origin.made(run_ids)
         return run_ids[0]
 
@@ -100,7 +100,7 @@ class Enlistment:
         """Sends a run a signal, when your transaction commits."""
         text = encode(payload, max_bytes=self._config.max_payload_bytes)
         check_texts(actor=actor)
-        await lifecycle.signal(
+        await transitions.signal(
             self._db, checked_run_id(run_id), name=checked_step_name(name), payload=text, actor=actor
         )
 

@@ -17,13 +17,13 @@ from pgqrs.db.driver import Driver
 from pgqrs.db.hints import CATALOGUE
 from pgqrs.db.tables import workers, workflows
 from pgqrs.engine import threads
-from pgqrs.engine.declared import Place, two_of_a_name
-from pgqrs.engine.registry import Handler, served
-from pgqrs.engine.schemas import input_schema
-from pgqrs.engine.service import Service
-from pgqrs.engine.worker import WorkerLoop
+from pgqrs.engine.definitions.handlers import Handler, served
+from pgqrs.engine.definitions.input_schema import input_schema
+from pgqrs.engine.definitions.signature import SourceLocation, two_of_a_name
+from pgqrs.engine.runs.served import ServedWorkflows
+from pgqrs.engine.runs.worker import WorkerLoop
 from pgqrs.errors import ConfigError, ConnectionFailed, SchemaMismatch, SchemaNotInstalled
-from pgqrs.names import checked_name
+from pgqrs.text.names import checked_name
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
@@ -99,8 +99,10 @@ class WorkerBuilder:
         found = _handlers_in(given)
         for name, handler in found.items():
             known = self._handlers.get(name)
-            if known is not None and not Place.of(known.function).is_same(Place.of(handler.function)):
-                raise two_of_a_name(name, Place.of(known.function), Place.of(handler.function))
+            if known is not None and not SourceLocation.of(known.function).is_same(
+                SourceLocation.of(handler.function)
+            ):
+                raise two_of_a_name(name, SourceLocation.of(known.function), SourceLocation.of(handler.function))
         self._creates |= set(found)
         self._handlers |= found
         return self
@@ -134,7 +136,7 @@ class WorkerBuilder:
                 "slots": self._concurrency,
             },
         )
-        service = Service(db, store.config, handlers=handlers, found=found, prefixes=self._prefixes)
+        service = ServedWorkflows(db, store.config, handlers=handlers, found=found, prefixes=self._prefixes)
         await service.refresh()
         loop = WorkerLoop(
             db,
@@ -170,7 +172,7 @@ def _is_served(name: str, prefixes: Sequence[str]) -> bool:
 
 async def _define(
     db: Driver, config: Config, handlers: Mapping[str, Handler], *, creates: Container[str]
-) -> list[workflows.Workflow]:
+) -> list[workflows.WorkflowRow]:
     """The workflows of the handlers, with what their code says of dead letters, schedules and what they take."""
     found = [await (workflows.create(db, name) if name in creates else workflows.get(db, name)) for name in handlers]
     for handler in handlers.values():

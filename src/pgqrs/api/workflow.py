@@ -14,35 +14,35 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Protocol, Self, TypedDict, Unpack, overload
 
 from pgqrs.api.arguments import check_function, check_texts, checked_run_id, checked_whole, in_order, unknown_option
-from pgqrs.api.metrics import workflow_metrics
+from pgqrs.api.operations.metrics import workflow_metrics
+from pgqrs.api.operations.search import events_of, rows_of, steps_of, wanted_by
 from pgqrs.api.run import Run
 from pgqrs.api.schedules import check_declared
-from pgqrs.api.search import events_of, rows_of, steps_of, wanted_by
 from pgqrs.api.steps import AnyValue
 from pgqrs.api.trigger import OPTION_NAMES, Trigger, TriggerOptions
-from pgqrs.db import lifecycle
 from pgqrs.db.driver import Driver
 from pgqrs.db.hints import OUTBOX
+from pgqrs.db.runs import transitions
 from pgqrs.db.tables import runs, workflows
-from pgqrs.durations import checked_seconds
-from pgqrs.engine.binding import Signature
-from pgqrs.engine.declared import declare
-from pgqrs.engine.registry import Handler, WorkflowOptions, served
-from pgqrs.engine.registry import decorated as _known
+from pgqrs.engine.definitions.binding import Signature
+from pgqrs.engine.definitions.handlers import Handler, WorkflowOptions, served
+from pgqrs.engine.definitions.handlers import decorated as _known
+from pgqrs.engine.definitions.signature import declare
 from pgqrs.errors import ConfigError, RunNotFound
-from pgqrs.names import checked_name, checked_step_name
 from pgqrs.reports import WorkflowMetrics
 from pgqrs.retry import RetryPolicy, checked_policy
 from pgqrs.serialization import Encoded, encode, naming
+from pgqrs.text.durations import checked_seconds
+from pgqrs.text.names import checked_name, checked_step_name
 from pgqrs.types import Event, Result_co, Returning, Step
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, TypeVar
 
-    from pgqrs.api.direct import RunContext
+    from pgqrs.api.inline import RunContext
     from pgqrs.api.store import Store
-    from pgqrs.engine.context import Context
-    from pgqrs.engine.plain import SyncContext
+    from pgqrs.engine.ctx.context import Context
+    from pgqrs.engine.ctx.sync_context import SyncContext
 
     P = ParamSpec("P", default=...)
 else:
@@ -246,13 +246,13 @@ class Workflow(Returning[Result_co]):
     async def cancel(self, run_id: int, store: Store, *, reason: str | None = None, actor: str | None = None) -> None:
         """Ends it, and its children; whoever executes it can write nothing from now on. Only `restart` undoes it."""
         db = await self._ours(run_id, store, reason=reason, actor=actor)
-        cancelled = await lifecycle.cancel(db, run_id, reason=reason, actor=actor)
+        cancelled = await transitions.cancel(db, run_id, reason=reason, actor=actor)
         await self._wake(db, about=cancelled)
 
     @in_order
     async def pause(self, run_id: int, store: Store, *, reason: str = "resume", actor: str | None = None) -> None:
         db = await self._ours(run_id, store, reason=reason, actor=actor)
-        await lifecycle.pause(db, run_id, reason=reason, actor=actor)
+        await transitions.pause(db, run_id, reason=reason, actor=actor)
         await self._wake(db, about=[run_id])
 
     @in_order
@@ -262,7 +262,7 @@ class Workflow(Returning[Result_co]):
         """A paused run goes on at once; with `step`, `data` becomes what that step returns."""
         text = encode(data, max_bytes=store.config.max_payload_bytes)
         db = await self._ours(run_id, store, step=step, actor=actor)
-        await lifecycle.resume(db, run_id, step_id=step, output=text, actor=actor)
+        await transitions.resume(db, run_id, step_id=step, output=text, actor=actor)
         await self._wake(db)
 
     @in_order
@@ -273,7 +273,7 @@ class Workflow(Returning[Result_co]):
         with naming(f"the payload of signal {name!r}"):
             text = encode(payload, max_bytes=store.config.max_payload_bytes)
         db = await self._ours(run_id, store, actor=actor)
-        await lifecycle.signal(db, run_id, name=checked_step_name(name), payload=text, actor=actor)
+        await transitions.signal(db, run_id, name=checked_step_name(name), payload=text, actor=actor)
         await self._wake(db)
 
     @in_order
@@ -284,7 +284,7 @@ class Workflow(Returning[Result_co]):
         state raise InvalidTransition, so of several calls one restarts the run.
         """
         db = await self._ours(run_id, store, actor=actor)
-        await lifecycle.restart(db, run_id, actor=actor, request=uuid.uuid4().hex)
+        await transitions.restart(db, run_id, actor=actor, request=uuid.uuid4().hex)
         await self._wake(db, about=[run_id])
 
     @in_order
@@ -295,8 +295,8 @@ class Workflow(Returning[Result_co]):
         the meantime are not run again. Returns the ids of the runs that were restarted, this one first.
         """
         db = await self._ours(run_id, store, actor=actor)
-        restarted = await lifecycle.retry_children(db, run_id, actor=actor, request=uuid.uuid4().hex)
-        db.hints.announce(await lifecycle.queues_of(db, restarted))
+        restarted = await transitions.retry_children(db, run_id, actor=actor, request=uuid.uuid4().hex)
+        db.hints.announce(await transitions.queues_of(db, restarted))
         await self._wake(db, about=restarted)
         return restarted
 
@@ -306,7 +306,7 @@ class Workflow(Returning[Result_co]):
     ) -> None:
         """From the start, or from the named step on."""
         db = await self._ours(run_id, store, from_step=from_step, actor=actor)
-        await lifecycle.reset(db, run_id, from_step=from_step, actor=actor)
+        await transitions.reset(db, run_id, from_step=from_step, actor=actor)
         await self._wake(db, about=[run_id])
 
     @in_order
@@ -316,14 +316,14 @@ class Workflow(Returning[Result_co]):
         Whoever executes it can write nothing from now on; its children go on (`cancel` ends those too).
         """
         db = await self._ours(run_id, store, reason=reason, actor=actor)
-        await lifecycle.delete(db, run_id, reason=reason, actor=actor)
+        await transitions.delete(db, run_id, reason=reason, actor=actor)
         await self._wake(db, about=[run_id])
 
     @in_order
     async def restore(self, run_id: int, store: Store, *, actor: str | None = None) -> None:
         """Takes `delete` back; what was under way goes on."""
         db = await self._ours(run_id, store, actor=actor)
-        await lifecycle.restore(db, run_id, actor=actor)
+        await transitions.restore(db, run_id, actor=actor)
         await self._wake(db)
 
     async def _ours(self, run_id: int, store: Store, **texts: str | None) -> Driver:
@@ -336,7 +336,7 @@ class Workflow(Returning[Result_co]):
 
     async def _wake(self, db: Driver, *, about: Iterable[int] = ()) -> None:
         topics = [(await workflows.get(db, self.name)).queue_id, *(-run_id for run_id in about)]
-        db.hints.announce([*topics, OUTBOX] if db.journal.published else topics)
+        db.hints.announce([*topics, OUTBOX] if db.audit_policy.published else topics)
 
     def __repr__(self) -> str:
         return f"<Workflow {self.name}>"
@@ -377,7 +377,7 @@ class DecoratedWorkflow(Workflow[Result_co], Generic[P, Result_co]):
         """Run it durably, in this process: in the run that a context of `admin.create_workflow` names, else in a new
         one. Inside another workflow it is a child run instead, which any worker executes.
         """
-        from pgqrs.api.direct import call_here  # noqa: PLC0415 - it needs the whole engine, and this module
+        from pgqrs.api.inline import call_here  # noqa: PLC0415 - it needs the whole engine, and this module
 
         return call_here(self, args, kwargs)
 
@@ -388,7 +388,7 @@ class DecoratedWorkflow(Workflow[Result_co], Generic[P, Result_co]):
         call waits for it. A finished run is not executed again: its recorded result is returned. Another input than
         the run's raises IdempotencyConflict. Without `store` it is the one that PGQRS_DSN names.
         """
-        from pgqrs.api.direct import run_here  # noqa: PLC0415 - as above
+        from pgqrs.api.inline import run_here  # noqa: PLC0415 - as above
 
         names = {parameter.name for parameter in self._handler.parameters}
         for name in names & {"key", "store"}:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from pgqrs.cli.commands import main
+from pgqrs.cli.app import main
 
 __all__ = ["main"]

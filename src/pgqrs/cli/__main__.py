@@ -1,5 +1,5 @@
 """`python -m pgqrs.cli` is `pgqrs`."""
 
-from pgqrs.cli.commands import main
+from pgqrs.cli.app import main
 
 main()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from pgqrs.cli.walking import Node, nodes
+from pgqrs.cli.command_tree import Node, nodes
 
 SHELLS = ("bash", "zsh", "fish")
 

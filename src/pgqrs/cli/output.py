@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from pgqrs.cli.state import state
 from pgqrs.clock import EARLIEST, LATEST, UNREADABLE
-from pgqrs.shell import quoted
-from pgqrs.words import lasting
+from pgqrs.text.durations import format_duration
+from pgqrs.text.shell import quoted
 
 # Everything that a terminal may take for a command, or that makes text look like other text.
 _UNSAFE = re.compile(
@@ -69,9 +69,9 @@ def _json_escape(found: re.Match[str]) -> str:
 
 def body(thing: Any) -> Any:
     """As JSON, which the engine is imported for."""
-    from pgqrs.api import bodies
+    from pgqrs.api.operations import json_view
 
-    return bodies.body(thing)
+    return json_view.to_json(thing)
 
 
 def shown(value: Any) -> str:
@@ -110,7 +110,7 @@ def age(name: str) -> Callable[[dict[str, Any]], str]:
         text = item.get(name)
         if text is None or text in _UNREADABLE:
             return "" if text is None else UNREADABLE
-        return lasting((datetime.now(UTC) - datetime.fromisoformat(text)).total_seconds())
+        return format_duration((datetime.now(UTC) - datetime.fromisoformat(text)).total_seconds())
 
     return cell
 

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from pgqrs.cli.command_tree import CommandParameter, Node, nodes
 from pgqrs.cli.examples import EXAMPLES
-from pgqrs.cli.failing import MEANINGS
-from pgqrs.cli.walking import Node, Parameter, nodes
+from pgqrs.cli.exit_codes import MEANINGS
 
 PAGE = Path("docs/reference/cli.md")
 
@@ -98,11 +98,11 @@ def _command(node: Node) -> Iterator[str]:
         yield "| option | |\n|---|---|\n" + "\n".join(map(_row, own)) + "\n"
 
 
-def _argument(given: Parameter) -> str:
+def _argument(given: CommandParameter) -> str:
     return given.metavar if given.required or given.metavar.startswith("[") else f"[{given.metavar}]"
 
 
-def _row(given: Parameter) -> str:
+def _row(given: CommandParameter) -> str:
     names = ", ".join(f"`{each}`" for each in given.names) if given.is_option else f"`{given.metavar}`"
     default = f"Default: {given.default}." if given.default else ""
     return f"| {names} | {' '.join(filter(None, (_cell(given.help), default)))} |"

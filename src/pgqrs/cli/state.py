@@ -18,10 +18,10 @@ import typer
 
 from pgqrs.cli.project import project
 from pgqrs.errors import ConfigError, ConnectionFailed
-from pgqrs.shell import quoted
+from pgqrs.text.shell import quoted
 
 if TYPE_CHECKING:
-    from pgqrs.api.admin import Admin
+    from pgqrs.api.operations.admin import Admin
     from pgqrs.api.store import Store
     from pgqrs.config import Config
 
@@ -135,7 +135,7 @@ class Setting(NamedTuple):
 
 def settings() -> Iterator[Setting]:
     """Every setting of Config with its value and where that comes from; secrets are masked."""
-    from pgqrs.dsn import masked
+    from pgqrs.text.dsn import masked
 
     flags, (file, path, _) = _flags(), project()
     config = configured()
@@ -227,7 +227,7 @@ def _say_which(config: Config) -> None:
 
 def with_admin(work: Callable[[Admin], Coroutine[Any, Any, Any]], *, creates: bool = False) -> Any:
     async def call(store: Store) -> Any:
-        from pgqrs.api.admin import admin
+        from pgqrs.api.operations.admin import admin
 
         return await work(admin(store))
 

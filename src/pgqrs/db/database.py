@@ -11,11 +11,11 @@ from enum import Enum
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from pgqrs import faults
+from pgqrs.audit import AuditPolicy
 from pgqrs.db.dialect import Dialect
 from pgqrs.db.queries import Query
-from pgqrs.durations import shown
 from pgqrs.errors import ConfigError, PermanentError, PgqrsError
-from pgqrs.journal import Journal
+from pgqrs.text.durations import shown
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class Database(Protocol):
     def dialect(self) -> Dialect: ...
 
     @property
-    def journal(self) -> Journal:
+    def audit_policy(self) -> AuditPolicy:
         """What of the runs' history is to be written."""
         ...
 

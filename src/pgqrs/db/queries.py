@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from pgqrs.clock import microseconds
-from pgqrs.db import arrays
+from pgqrs.db import postgres_arrays
 from pgqrs.db.dialect import Dialect, ParamStyle
 
 TABLES = (
@@ -69,7 +69,7 @@ class Parameter:
         """The column that it stands for, of rows that are turned to columns."""
         # No rows have no columns.
         column = columns[self.column or 0] if columns else ()
-        return arrays.numbers(column) if self.numeric else arrays.texts(column)
+        return postgres_arrays.numbers(column) if self.numeric else postgres_arrays.texts(column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,8 @@ class Query:
 def load(package: str, file: str, *, pieces_of: str = "") -> dict[str, Query]:
     """The queries of `<file>.sql`, with those of `<file>.postgres.sql` laid over them.
 
-    They may include the pieces of their own file and of the file that is named; those for PostgreSQL also the common
-    ones.
+    They may include the pieces of their own file and of `pieces_of` (`package:file`); those for PostgreSQL also the
+    common ones.
     """
     common = _queries(package, f"{file}.sql", f"{pieces_of}.sql")
     special = _queries(package, f"{file}.postgres.sql", f"{pieces_of}.postgres.sql", f"{file}.sql")
@@ -129,7 +129,8 @@ def _queries(package: str, file: str, *others: str) -> dict[str, str]:
 
 
 def _blocks(package: str, file: str) -> dict[str, str]:
-    source = resources.files(package).joinpath(file)
+    elsewhere, _, file = file.rpartition(":")
+    source = resources.files(elsewhere or package).joinpath(file)
     if not source.is_file():
         return {}
     parts = _BLOCK.split(source.read_text(encoding="utf-8"))

@@ -15,8 +15,8 @@ from pgqrs.db.driver import Driver
 from pgqrs.db.drivers import open_driver
 from pgqrs.db.hints import WORKERS
 from pgqrs.db.tables import messages, workers
-from pgqrs.engine.lag import LAG_SECONDS, LoopWatch
-from pgqrs.engine.observing import watching
+from pgqrs.engine.instrumentation import hooks
+from pgqrs.engine.loop_watchdog import LAG_SECONDS, LoopWatchdog
 from pgqrs.types import WorkerStatus
 
 log = logging.getLogger("pgqrs.worker")
@@ -27,7 +27,7 @@ _COMPLAINTS_APART_SECONDS = 5.0
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class HeldLease:
     """A lease that is being kept. Its holder asks `is_valid` without a lock, as often as it likes."""
 
     message_id: int
@@ -79,8 +79,8 @@ class Heartbeat:
         self._config = config
         self._worker_id = worker_id
         self._lease_seconds = lease_seconds
-        self._held: dict[int, Held] = {}
-        self._by_run: dict[int, Held] = {}
+        self._held: dict[int, HeldLease] = {}
+        self._by_run: dict[int, HeldLease] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
@@ -93,8 +93,8 @@ class Heartbeat:
         self._complained = -math.inf
         # Since when it has failed each time; None while it does not.
         self._failing_since: float | None = None
-        self._meter = watching.meter
-        self._watch = LoopWatch(self._meter)
+        self._meter = hooks.meter
+        self._watch = LoopWatchdog(self._meter)
         self._watching: asyncio.TimerHandle | None = None
 
     def hold(
@@ -106,14 +106,14 @@ class Heartbeat:
         run_id: int,
         lease_seconds: float,
         since: float | None = None,
-    ) -> Held:
+    ) -> HeldLease:
         """From now on the lease is renewed, until `let_go`.
 
         `since` is when it was asked for: the database counts from a moment after that, but not from when its answer
         was read, and a process may stand still between the two.
         """
         since = time.monotonic() if since is None else since
-        held = Held(message_id, token, run_id, lease_seconds, since, since + lease_seconds * 0.9, lost)
+        held = HeldLease(message_id, token, run_id, lease_seconds, since, since + lease_seconds * 0.9, lost)
         with self._lock:
             # A run that was reset is leased again at once, often by the worker that has not heard of it yet.
             before = self._held.get(message_id)
@@ -134,11 +134,11 @@ class Heartbeat:
             self._thread = threading.Thread(target=self._run, name="pgqrs-heartbeat", daemon=True)
             self._thread.start()
 
-    def let_go(self, held: Held) -> None:
+    def let_go(self, held: HeldLease) -> None:
         with self._lock:
             self._forget(held)
 
-    def _forget(self, held: Held) -> None:
+    def _forget(self, held: HeldLease) -> None:
         """That very lease: the same message may be held anew under another token."""
         if self._held.get(held.message_id) is held:
             del self._held[held.message_id]

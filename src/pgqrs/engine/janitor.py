@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from pgqrs.config import Config
-from pgqrs.db import retention
 from pgqrs.db.driver import Driver
-from pgqrs.db.retention import Batch, Place, Range
+from pgqrs.db.upkeep import retention
+from pgqrs.db.upkeep.retention import Batch, Range, ReadPosition
 from pgqrs.reports import RetentionCount, RetentionPolicy, RetentionReport
 
 log = logging.getLogger("pgqrs.janitor")
@@ -52,7 +52,7 @@ class Janitor:
         self._silent_seconds = max(_SILENT_AT_LEAST_SECONDS, 3 * config.lease_seconds)
         self._todo: list[Range] = []
         self._policies: list[RetentionPolicy] = []
-        self._places: dict[tuple[str, int, str], Place] = {}
+        self._places: dict[tuple[str, int, str], ReadPosition] = {}
         self._began = self._monotonic()
         self._looked_at: set[tuple[str, int, str]] = set()
         self._turn_began = 0.0
@@ -81,7 +81,7 @@ class Janitor:
         # Taken off first: should it fail, the others have their turn before it is found again.
         given = self._todo.pop(0)
         began = self._monotonic()
-        batch = await self._delete(given, self._places.get(given.key, Place()))
+        batch = await self._delete(given, self._places.get(given.key, ReadPosition()))
         self._places[given.key] = batch.place
         if batch.done:
             self._looked_at.add(given.key)
@@ -101,7 +101,7 @@ class Janitor:
         todo = await retention.ranges(self._db) if ranges is None else ranges
         tally = _Tally(dry_run=False)
         for given in todo:
-            place, done = Place(), False
+            place, done = ReadPosition(), False
             while not done:
                 began = self._monotonic()
                 batch = await self._delete(given, place)
@@ -139,7 +139,7 @@ class Janitor:
         self._todo = todo
         return True
 
-    async def _delete(self, given: Range, after: Place) -> Batch:
+    async def _delete(self, given: Range, after: ReadPosition) -> Batch:
         return await retention.delete_batch(self._db, self._complete(given), batch=BATCH, after=after)
 
     def _complete(self, given: Range) -> Range:

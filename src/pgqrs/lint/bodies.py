@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pgqrs.lint.names import Names
+from pgqrs.lint.names import ModuleNames
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -29,7 +29,7 @@ _STEPS = frozenset({"step", "transaction"})
 
 
 @dataclass(slots=True)
-class Body:
+class WorkflowBody:
     """A function that is replayed, and the names that matter in it."""
 
     function: Function
@@ -102,7 +102,7 @@ class Body:
             todo += ast.iter_child_nodes(node)
 
 
-def bodies(tree: ast.Module, names: Names) -> list[Body]:
+def bodies(tree: ast.Module, names: ModuleNames) -> list[WorkflowBody]:
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     steps = frozenset(each.name for each in functions if _is_decorated(each, "step", names))
     given = _given_to_workers(tree)
@@ -113,7 +113,7 @@ def bodies(tree: ast.Module, names: Names) -> list[Body]:
         if function.name in steps:
             continue
         context = _context_of(function)
-        body = Body(function, context, steps, workflows)
+        body = WorkflowBody(function, context, steps, workflows)
         is_body = (
             _is_workflow(function, names)
             or (function.name in given and function not in nested)
@@ -145,7 +145,7 @@ class StepBody:
                     pass
 
 
-def step_bodies(tree: ast.Module, names: Names) -> Iterator[StepBody]:
+def step_bodies(tree: ast.Module, names: ModuleNames) -> Iterator[StepBody]:
     """Functions decorated with `step`, and functions and lambdas of this module that a body gives to a step."""
     by_name: dict[str, list[Function]] = {}
     for node in ast.walk(tree):
@@ -159,7 +159,7 @@ def step_bodies(tree: ast.Module, names: Names) -> Iterator[StepBody]:
             yield from _given_bodies(body, given, by_name)
 
 
-def _given_bodies(body: Body, given: ast.expr, by_name: dict[str, list[Function]]) -> Iterator[StepBody]:
+def _given_bodies(body: WorkflowBody, given: ast.expr, by_name: dict[str, list[Function]]) -> Iterator[StepBody]:
     """A lambda or a function inside of the body sees its context; a function of the module only one that it takes."""
     name = given.id if isinstance(given, ast.Name) else None
     inside: list[Function | ast.Lambda] = [each for each in _inside(body.function) if each.name == name]
@@ -170,7 +170,7 @@ def _given_bodies(body: Body, given: ast.expr, by_name: dict[str, list[Function]
         yield StepBody(function, frozenset(filter(None, contexts)), body.children if inside else frozenset())
 
 
-def step_functions(tree: ast.Module, names: Names) -> list[Function]:
+def step_functions(tree: ast.Module, names: ModuleNames) -> list[Function]:
     """Functions decorated with `step`: what they return is stored."""
     return [
         node
@@ -179,11 +179,11 @@ def step_functions(tree: ast.Module, names: Names) -> list[Function]:
     ]
 
 
-def _is_workflow(function: Function, names: Names) -> bool:
+def _is_workflow(function: Function, names: ModuleNames) -> bool:
     return any(_is_decorated(function, by, names) for by in ("workflow", "workflow_decorator"))
 
 
-def _is_decorated(function: Function, by: str, names: Names) -> bool:
+def _is_decorated(function: Function, by: str, names: ModuleNames) -> bool:
     for decorator in function.decorator_list:
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         if names.full(called) in {f"{prefix}{by}" for prefix in _OURS}:
@@ -233,7 +233,7 @@ def _inside(function: Function) -> list[Function]:
     ]
 
 
-def _inner(body: Body) -> set[Function]:
+def _inner(body: WorkflowBody) -> set[Function]:
     """Functions inside of the body that are part of it: they use its context, or it calls them itself."""
     inner = set()
     steps = {given.id for given in body.given_to_steps() if isinstance(given, ast.Name)}

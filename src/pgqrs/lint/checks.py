@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from pgqrs.lint import rules
-from pgqrs.lint.bodies import Body, Function, bodies, step_bodies, step_functions
-from pgqrs.lint.names import Names, own_names
+from pgqrs.lint.bodies import Function, WorkflowBody, bodies, step_bodies, step_functions
+from pgqrs.lint.names import ModuleNames, own_names
 from pgqrs.lint.rules import Rule
 
 Place = ast.expr | ast.stmt | ast.excepthandler
@@ -19,7 +19,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 def findings(tree: ast.Module) -> Iterator[Found]:
     """Everything in a module; the same place may come more than once."""
-    names = Names(tree)
+    names = ModuleNames(tree)
     for body in bodies(tree, names):
         yield from _calls(body, names)
         yield from _not_awaited(body)
@@ -37,7 +37,7 @@ def findings(tree: ast.Module) -> Iterator[Found]:
 # -- what differs each time ------------------------------------------------------------------------------
 
 
-def _calls(body: Body, names: Names) -> Iterator[Found]:
+def _calls(body: WorkflowBody, names: ModuleNames) -> Iterator[Found]:
     own = own_names(body.function)
     for node in body.replayed():
         match node:
@@ -81,7 +81,7 @@ def _has_a_deadline(call: ast.Call) -> bool:
 # -- steps that nobody waits for -------------------------------------------------------------------------
 
 
-def _not_awaited(body: Body) -> Iterator[Found]:
+def _not_awaited(body: WorkflowBody) -> Iterator[Found]:
     if not body.is_async:
         return
     used = {
@@ -98,7 +98,7 @@ def _not_awaited(body: Body) -> Iterator[Found]:
 # -- what runs before it is handed over ------------------------------------------------------------------
 
 
-def _called_before(body: Body) -> Iterator[Found]:
+def _called_before(body: WorkflowBody) -> Iterator[Found]:
     """In a plain body `first` and `gather` take functions; a call among their arguments waits there, by itself."""
     if body.is_async:
         return
@@ -158,7 +158,7 @@ def _asks_a_child(call: ast.Call, children: frozenset[str]) -> bool:
             return False
 
 
-def _inside_plain_function(body: Body, node: ast.AST) -> bool:
+def _inside_plain_function(body: WorkflowBody, node: ast.AST) -> bool:
     """A plain function inside of the body may hand a step to whoever awaits it."""
     return any(
         isinstance(function, ast.FunctionDef) and any(each is node for each in ast.walk(function))
@@ -169,7 +169,7 @@ def _inside_plain_function(body: Body, node: ast.AST) -> bool:
 # -- sets ------------------------------------------------------------------------------------------------
 
 
-def _unordered(body: Body, names: Names) -> Iterator[Found]:
+def _unordered(body: WorkflowBody, names: ModuleNames) -> Iterator[Found]:
     own = own_names(body.function)
     nodes = list(body.replayed())
     sets = {
@@ -197,7 +197,7 @@ def _unordered(body: Body, names: Names) -> Iterator[Found]:
                     yield each.iter, rules.UNORDERED, "a loop over a set runs steps"
 
 
-def _is_a_set(node: ast.expr, names: Names, own: frozenset[str], known: frozenset[str]) -> bool:
+def _is_a_set(node: ast.expr, names: ModuleNames, own: frozenset[str], known: frozenset[str]) -> bool:
     match node:
         case ast.Set() | ast.SetComp():
             return True
@@ -211,7 +211,7 @@ def _is_a_set(node: ast.expr, names: Names, own: frozenset[str], known: frozense
             return False
 
 
-def _asks(body: Body, *nodes: ast.AST) -> bool:
+def _asks(body: WorkflowBody, *nodes: ast.AST) -> bool:
     """Does any of it ask the context for something?"""
     return any(body.verb(node) for node in body.replayed(*nodes))
 
@@ -219,7 +219,7 @@ def _asks(body: Body, *nodes: ast.AST) -> bool:
 # -- what a wait raises ----------------------------------------------------------------------------------
 
 
-def _swallowed(body: Body, names: Names) -> Iterator[Found]:
+def _swallowed(body: WorkflowBody, names: ModuleNames) -> Iterator[Found]:
     own = own_names(body.function)
     for node in body.replayed():
         match node:
@@ -241,7 +241,7 @@ def _swallowed(body: Body, names: Names) -> Iterator[Found]:
                 pass
 
 
-def _catches_all(handler: ast.ExceptHandler, names: Names, own: frozenset[str]) -> bool:
+def _catches_all(handler: ast.ExceptHandler, names: ModuleNames, own: frozenset[str]) -> bool:
     match handler.type:
         case None:
             return True
@@ -258,7 +258,7 @@ def _raises(handler: ast.ExceptHandler) -> bool:
 # -- what is stored --------------------------------------------------------------------------------------
 
 
-def _results(body: Body, names: Names) -> Iterator[Found]:
+def _results(body: WorkflowBody, names: ModuleNames) -> Iterator[Found]:
     """What the body returns, what its steps return, and what it gives to children and events."""
     yield from _returned(
         body.function, [n for n in body.replayed() if isinstance(n, ast.Return)], names, "the workflow"
@@ -278,7 +278,7 @@ def _results(body: Body, names: Names) -> Iterator[Found]:
                 yield node.args[1], rules.UNSTORABLE, f"ctx.{verb}() is given {said}"
 
 
-def _returned(function: Function, returns: list[ast.Return], names: Names, who: str) -> Iterator[Found]:
+def _returned(function: Function, returns: list[ast.Return], names: ModuleNames, who: str) -> Iterator[Found]:
     own = own_names(function)
     for node in returns:
         said = None if node.value is None else _cannot_be_stored(node.value, names, own)
@@ -296,7 +296,7 @@ def _own_returns(function: Function) -> Iterator[ast.Return]:
             todo += ast.iter_child_nodes(node)
 
 
-def _cannot_be_stored(node: ast.expr, names: Names, own: frozenset[str]) -> str | None:
+def _cannot_be_stored(node: ast.expr, names: ModuleNames, own: frozenset[str]) -> str | None:
     match node:
         case ast.Lambda():
             return "a function"

@@ -9,7 +9,7 @@ _BUILTINS = frozenset(dir(builtins))
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
-class Names:
+class ModuleNames:
     """The imports of a module (those inside of functions count everywhere), and the names it gives to its own."""
 
     def __init__(self, tree: ast.Module) -> None:

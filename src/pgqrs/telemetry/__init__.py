@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgqrs.api.worker import Worker
 from pgqrs.distribution import install_command
-from pgqrs.engine.observing import watching
+from pgqrs.engine.instrumentation import hooks
 from pgqrs.errors import ConfigError
 from pgqrs.telemetry.gauges import exposition, store_metrics
 from pgqrs.telemetry.health import serving_health
@@ -61,12 +61,12 @@ def instrument(
     if registry is not None and not metrics:
         raise ConfigError("a registry was given, but metrics=False; leave one of them out")
     if tracing or (tracing is None and _is_installed("opentelemetry.trace")):
-        watching.tracer = _otel_tracer(tracer_provider, record_exceptions=record_exceptions)
+        hooks.tracer = _otel_tracer(tracer_provider, record_exceptions=record_exceptions)
     if metrics:
         counted = WorkerMetrics()
         if registry is not None:
             _register(registry, Collector(counted))
-        watching.meter = counted
+        hooks.meter = counted
 
 
 def instrument_worker(*, metrics: bool) -> None:
@@ -74,18 +74,18 @@ def instrument_worker(*, metrics: bool) -> None:
 
     Spans are drawn when the application has set a provider: without one they would cost time, and nobody saw them.
     """
-    if metrics and watching.meter is None:
-        watching.meter = WorkerMetrics()
-    if watching.tracer is None and _is_installed("opentelemetry.trace"):
+    if metrics and hooks.meter is None:
+        hooks.meter = WorkerMetrics()
+    if hooks.tracer is None and _is_installed("opentelemetry.trace"):
         trace = import_module("opentelemetry.trace")
         if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-            watching.tracer = _otel_tracer(None, record_exceptions=True)
+            hooks.tracer = _otel_tracer(None, record_exceptions=True)
 
 
 def uninstrument() -> None:
     """Undoes `instrument`; workers that are there go on as they were made."""
     global _registered  # noqa: PLW0603 - there is one telemetry in a process
-    watching.meter = watching.tracer = None
+    hooks.meter = hooks.tracer = None
     if _registered is not None:
         registry, collector = _registered
         _registered = None
@@ -94,7 +94,7 @@ def uninstrument() -> None:
 
 def worker_metrics() -> WorkerMetrics | None:
     """What this process has counted since `instrument`; `.text()` is what Prometheus reads."""
-    return watching.meter if isinstance(watching.meter, WorkerMetrics) else None
+    return hooks.meter if isinstance(hooks.meter, WorkerMetrics) else None
 
 
 @asynccontextmanager

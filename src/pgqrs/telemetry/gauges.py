@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from pgqrs.api.metrics import LIVE_LEASES
+from pgqrs.api.operations.metrics import LIVE_LEASES
 from pgqrs.api.store import Store
-from pgqrs.db import metrics
-from pgqrs.db.metrics import StoreGauges
-from pgqrs.telemetry.families import CONTENT_TYPE, Family, Gauge, Names, text_of
+from pgqrs.db.views import metrics
+from pgqrs.db.views.metrics import StoreGauges
+from pgqrs.telemetry.metric_types import CONTENT_TYPE, Family, Gauge, LabelNames, text_of
 
 _Values = Mapping[tuple[str, ...], float]
 # The label of workers that serve several queues.
@@ -63,7 +63,7 @@ def _gauge(name: str, help_: str, labels: list[str], values: _Values) -> Gauge:
 
 
 def _depths(found: StoreGauges) -> _Values:
-    names = Names()
+    names = LabelNames()
     return _summed(
         ((names.label(each.queue), state), getattr(each, state))
         for each in found.queues
@@ -72,7 +72,7 @@ def _depths(found: StoreGauges) -> _Values:
 
 
 def _ages(found: StoreGauges) -> _Values:
-    names = Names()
+    names = LabelNames()
     ages: dict[tuple[str, ...], float] = {}
     for each in found.queues:
         label = (names.label(each.queue),)
@@ -81,7 +81,7 @@ def _ages(found: StoreGauges) -> _Values:
 
 
 def _active(found: StoreGauges) -> _Values:
-    names = Names()
+    names = LabelNames()
     return _summed(
         ((names.label(each.workflow), status.upper()), getattr(each, status).count)
         for each in found.live
@@ -90,11 +90,11 @@ def _active(found: StoreGauges) -> _Values:
 
 
 def _workers(found: StoreGauges) -> _Values:
-    names = Names()
+    names = LabelNames()
     return _summed(_worker_counts(found, names))
 
 
-def _worker_counts(found: StoreGauges, names: Names) -> Iterator[tuple[tuple[str, ...], int]]:
+def _worker_counts(found: StoreGauges, names: LabelNames) -> Iterator[tuple[tuple[str, ...], int]]:
     for each in found.workers:
         queue = SEVERAL if each.queue is None else names.label(each.queue)
         yield (queue, "ready"), each.ready

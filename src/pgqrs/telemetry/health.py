@@ -29,7 +29,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
 _PLAIN = "text/plain; charset=utf-8"
 
 
-class Answer(NamedTuple):
+class ProbeReply(NamedTuple):
     status: HTTPStatus
     text: str
     content_type: str = _PLAIN
@@ -46,7 +46,7 @@ async def serving_health(
     probe: Probe, *, metrics: Exposition | None = None, host: str = "127.0.0.1", port: int = 0
 ) -> AsyncIterator[int]:
     """Serves until the context is left; gives the port, which is a free one for 0."""
-    answering = _Answering(probe, metrics, host)
+    answering = _ProbeConnections(probe, metrics, host)
     try:
         server = await asyncio.start_server(answering.connected, host, port, limit=_MOST_HEAD_BYTES)
     except OSError as error:
@@ -60,7 +60,7 @@ async def serving_health(
         await answering.close()
 
 
-class _Answering:
+class _ProbeConnections:
     """The connections of one server."""
 
     def __init__(self, probe: Probe, metrics: Exposition | None, host: str) -> None:
@@ -106,19 +106,19 @@ class _Answering:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
-            return _response(Answer(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "too many headers\n"))
+            return _response(ProbeReply(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "too many headers\n"))
         first, *lines = head.split(b"\r\n")
         match first.split(b" "):
             case [(b"GET" | b"HEAD") as method, path, version] if version.startswith(b"HTTP/1."):
                 if not self._is_addressed_to_us(lines):
-                    return _response(Answer(HTTPStatus.MISDIRECTED_REQUEST, "another host was meant\n"))
+                    return _response(ProbeReply(HTTPStatus.MISDIRECTED_REQUEST, "another host was meant\n"))
                 answer = await self._answer(path.partition(b"?")[0])
                 return _response(answer, with_body=method == b"GET")
             case [_, _, version] if version.startswith(b"HTTP/"):
                 allowed = {"Allow": "GET, HEAD"}
-                return _response(Answer(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD\n", headers=allowed))
+                return _response(ProbeReply(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD\n", headers=allowed))
             case _:
-                return _response(Answer(HTTPStatus.BAD_REQUEST, "not HTTP\n"))
+                return _response(ProbeReply(HTTPStatus.BAD_REQUEST, "not HTTP\n"))
 
     def _is_addressed_to_us(self, lines: list[bytes]) -> bool:
         """On the loopback only by its names: a page in a browser may call this address by one of its own."""
@@ -129,21 +129,21 @@ class _Answering:
         ]
         return all(re.sub(rb":\d+$", b"", each).decode("latin-1").lower() in _LOOPBACK for each in named)
 
-    async def _answer(self, path: bytes) -> Answer:
+    async def _answer(self, path: bytes) -> ProbeReply:
         match path:
             case b"/healthz":
                 # The event loop has come here: that is all it says.
-                return Answer(HTTPStatus.OK, "ok\n")
+                return ProbeReply(HTTPStatus.OK, "ok\n")
             case b"/readyz":
                 problems = await self._probe()
                 if problems:
-                    return Answer(HTTPStatus.SERVICE_UNAVAILABLE, "".join(f"{each}\n" for each in problems))
-                return Answer(HTTPStatus.OK, "ready\n")
+                    return ProbeReply(HTTPStatus.SERVICE_UNAVAILABLE, "".join(f"{each}\n" for each in problems))
+                return ProbeReply(HTTPStatus.OK, "ready\n")
             case b"/metrics" if self._metrics is not None:
                 content_type, text = self._metrics()
-                return Answer(HTTPStatus.OK, text, content_type)
+                return ProbeReply(HTTPStatus.OK, text, content_type)
             case _:
-                return Answer(HTTPStatus.NOT_FOUND, "there is /healthz, /readyz and /metrics\n")
+                return ProbeReply(HTTPStatus.NOT_FOUND, "there is /healthz, /readyz and /metrics\n")
 
 
 class _Remembered:
@@ -163,7 +163,7 @@ class _Remembered:
             return self._problems
 
 
-def _response(answer: Answer, *, with_body: bool = True) -> bytes:
+def _response(answer: ProbeReply, *, with_body: bool = True) -> bytes:
     body = answer.text.encode("utf-8", "replace")
     head = {
         "Content-Type": answer.content_type,

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from pgqrs.db.writes import Write
-from pgqrs.telemetry.families import Buckets, Counter, Family, Gauge, Histogram, Names, text_of
+from pgqrs.db.runs.records import RunWrite
+from pgqrs.telemetry.metric_types import Buckets, Counter, Family, Gauge, Histogram, LabelNames, text_of
 from pgqrs.types import RunStatus, StepStatus
 
 if TYPE_CHECKING:
-    from pgqrs.engine.slots import Slots
+    from pgqrs.engine.runs.slots import Slots
 
 # Seconds. A run may wait for a person, a step for another machine; a wait in the queue is a matter of milliseconds.
 _WAITS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
@@ -84,7 +84,7 @@ class WorkerMetrics:
             "are held.",
             _LAGS,
         )
-        self._names = Names()
+        self._names = LabelNames()
         self._by_workflow: dict[str, _OfWorkflow] = {}
         self._slots: WeakSet[Slots] = WeakSet()
         self._lock = threading.Lock()
@@ -119,14 +119,14 @@ class WorkerMetrics:
             if seconds is not None:
                 self.run_duration.of(label).observe(max(seconds, 0.0))
 
-    def committed(self, writes: Sequence[Write]) -> None:
+    def committed(self, writes: Sequence[RunWrite]) -> None:
         with self._lock:
             self.commit_batch_size.of().observe(len(writes))
             for write in writes:
                 if write.steps and write.workflow is not None:
                     self._count_steps(write, self._of(write.workflow))
 
-    def _count_steps(self, write: Write, workflow: _OfWorkflow) -> None:
+    def _count_steps(self, write: RunWrite, workflow: _OfWorkflow) -> None:
         for step in write.steps:
             if step.status is StepStatus.PENDING:
                 self.step_retries.add((workflow.label,))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pgqrs.telemetry.families import CONTENT_TYPE
 from pgqrs.telemetry.meter import WorkerMetrics
+from pgqrs.telemetry.metric_types import CONTENT_TYPE
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric

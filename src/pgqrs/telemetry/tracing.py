@@ -18,17 +18,17 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from pgqrs import __version__
+from pgqrs.db.runs.records import Ended, Suspended
 from pgqrs.db.tables.runs import origin
-from pgqrs.db.writes import Ending, Yielding
-from pgqrs.engine.observing import Origin
-from pgqrs.engine.signals import EngineSignal
+from pgqrs.engine.instrumentation import Origin
+from pgqrs.engine.replay.unwinding import EngineSignal
 from pgqrs.errors import LeaseLost
 from pgqrs.serialization import encode
 from pgqrs.types import RunStatus
 
 if TYPE_CHECKING:
-    from pgqrs.db.claims import Claim
-    from pgqrs.engine.branches import Place
+    from pgqrs.db.runs.claims import Claim
+    from pgqrs.engine.replay.branches import BranchPlace
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 # Ways out of a step or a pass that are no failures of the user's code.
@@ -68,7 +68,7 @@ class OtelTracer:
         )
         return _Pass(self, span)
 
-    def step(self, workflow: str, run_id: int, place: Place, attempt: int) -> _Scope:
+    def step(self, workflow: str, run_id: int, place: BranchPlace, attempt: int) -> _Scope:
         attributes: dict[str, str | int] = {
             "pgqrs.workflow": workflow,
             "pgqrs.run_id": run_id,
@@ -136,10 +136,10 @@ class _Pass(_Scope):
 
     _no_failures = (*_NO_FAILURES, LeaseLost)
 
-    def ended(self, end: Ending | Yielding, error: BaseException | None) -> None:
+    def ended(self, end: Ended | Suspended, error: BaseException | None) -> None:
         self._span.set_attribute("pgqrs.status", str(end.status))
-        failed = isinstance(end, Ending) and end.status is RunStatus.ERROR
-        if error is not None and (failed or (isinstance(end, Yielding) and end.last_error is not None)):
+        failed = isinstance(end, Ended) and end.status is RunStatus.ERROR
+        if error is not None and (failed or (isinstance(end, Suspended) and end.last_error is not None)):
             self._tracer.mark_failed(self._span, error)
 
 

@@ -10,9 +10,9 @@ from pgqrs.testing.crash import DoesNotSurvive, crash_everywhere
 from pgqrs.testing.determinism import assert_deterministic
 from pgqrs.testing.handle import RunHandle
 from pgqrs.testing.kit import AsyncKit
-from pgqrs.testing.plain import Kit
-from pgqrs.testing.replaying import replay
+from pgqrs.testing.replay_history import replay
 from pgqrs.testing.report import Report
+from pgqrs.testing.sync_kit import Kit
 
 __all__ = [
     "AsyncKit",

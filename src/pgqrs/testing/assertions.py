@@ -7,8 +7,8 @@ from typing import Any
 
 from pgqrs.api.store import Store
 from pgqrs.api.workflow import Workflow
-from pgqrs.db import looking
 from pgqrs.db.tables import queues
+from pgqrs.db.views import inspection
 from pgqrs.errors import ConfigError
 from pgqrs.serialization import decode
 from pgqrs.testing.handle import RunHandle, shown
@@ -36,7 +36,7 @@ async def enqueued(store: Store, *, queue: str | None, workflow: str | None, mat
         raise ConfigError("assert_enqueued looks either into a queue or for runs of a workflow: name one of them")
     if queue is not None:
         db = await store.ready()
-        found = await looking.live_messages(db, (await queues.get(db, queue)).queue_id)
+        found = await inspection.live_messages(db, (await queues.get(db, queue)).queue_id)
         seen = [decode(each.payload) for each in found]
         where = f"in queue {queue!r}"
     else:
@@ -63,7 +63,9 @@ def steps(run: RunHandle, expected: list[str]) -> None:
 
 async def emitted(store: Store, event_type: str, *, matching: Any, run: RunHandle | None, times: int) -> None:
     __tracebackhide__ = True
-    found = [each for each in await looking.emitted(await store.ready()) if run is None or each.run_id == run.run_id]
+    found = [
+        each for each in await inspection.emitted(await store.ready()) if run is None or each.run_id == run.run_id
+    ]
     seen = [decode(each.payload) for each in found if each.event_type == event_type]
     others = sorted({each.event_type for each in found} - {event_type})
     also = f"; there are events of type {', '.join(others)}" if others else "; the outbox holds no other type"

@@ -15,19 +15,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pgqrs.api.admin import admin
+from pgqrs.api.operations.admin import admin
 from pgqrs.blocking import _portal
 from pgqrs.config import Config
-from pgqrs.db import looking
-from pgqrs.engine.registry import Handler
+from pgqrs.db.views import inspection
+from pgqrs.engine.definitions.handlers import Handler
 from pgqrs.errors import ConfigError
-from pgqrs.testing.fate import MODES, Boundary, Case, Mode
+from pgqrs.testing.crash_point import MODES, Boundary, Case, Mode
+from pgqrs.testing.crash_workers import CrashableWorker, Forked, InProcess
 from pgqrs.testing.handle import RunHandle, shown
 from pgqrs.testing.kit import AsyncKit, handler_of
-from pgqrs.testing.plain import Kit
 from pgqrs.testing.report import Report, Trial
-from pgqrs.testing.steps import Body, Ledger
-from pgqrs.testing.victims import Forked, InProcess, Victim
+from pgqrs.testing.step_hooks import BodyCall, Ledger
+from pgqrs.testing.sync_kit import Kit
 from pgqrs.types import RunStatus, StepStatus
 
 # The crash that a failure names, for `pytest` to repeat only that.
@@ -176,7 +176,7 @@ class _Expected(NamedTuple):
 class _CrashKit(AsyncKit):
     """A kit whose drains are done by a victim until that is struck, and from then on by a worker of its own."""
 
-    def __init__(self, config: Config, victim: Victim, ledger: Ledger) -> None:
+    def __init__(self, config: Config, victim: CrashableWorker, ledger: Ledger) -> None:
         super().__init__(config)
         # One run at a time: what goes into one commit would else be chance, and no boundary the same twice.
         self.concurrency = 1
@@ -189,7 +189,7 @@ class _CrashKit(AsyncKit):
         self.run_counts: dict[str, int] = {}
         self.broken = ""
 
-    def body(self, step: Body) -> Callable[..., Any]:
+    def body(self, step: BodyCall) -> Callable[..., Any]:
         # The run that is under test is the first of its database; the steps of its children carry their run's name.
         self._ledger.write(step.step_id if step.run_id == 1 else f"{step.workflow}/{step.run_id}/{step.step_id}")
         return super().body(step)
@@ -230,9 +230,9 @@ class _CrashKit(AsyncKit):
         """What the run has left behind."""
         await self.refresh()
         db = await (await self.open()).ready()
-        events = await looking.emitted(db)
+        events = await inspection.emitted(db)
         self.emitted = tuple(sorted(each.event_type for each in events if each.run_id == self._handles[0].run_id))
-        self.run_counts = await looking.runs_by_workflow(db)
+        self.run_counts = await inspection.runs_by_workflow(db)
         violations = await admin(await self.open()).check_invariants()
         if violations:
             self.broken = f"an invariant of the database is broken: {violations}"
@@ -291,7 +291,7 @@ def _tried(plan: _Plan, case: Case, expected: _Expected, folder: Path) -> Trial:
     during = expected.during.get(case.boundary, "")
     for number in range(_TRIES):
         ledger = Ledger(folder / f"{secrets.token_hex(6)}.txt")
-        victim: Victim = (
+        victim: CrashableWorker = (
             Forked(case.mode, case.boundary, folder) if plan.real else InProcess(case.mode, case.boundary)
         )
         kit, run = _ran(plan, victim, ledger, expected.handlers, folder)
@@ -308,7 +308,7 @@ def _tried(plan: _Plan, case: Case, expected: _Expected, folder: Path) -> Trial:
 
 
 def _ran(
-    plan: _Plan, victim: Victim, ledger: Ledger, handlers: dict[str, Handler], folder: Path
+    plan: _Plan, victim: CrashableWorker, ledger: Ledger, handlers: dict[str, Handler], folder: Path
 ) -> tuple[_CrashKit, RunHandle]:
     """One run on a database of its own, driven to its end."""
     if plan.setup is not None:
@@ -332,7 +332,7 @@ def _ran(
 
 async def _forgotten(kit: AsyncKit) -> None:
     if kit.config.backend == "postgres":
-        await looking.drop_schema((await kit.open()).database, kit.config.schema)
+        await inspection.drop_schema((await kit.open()).database, kit.config.schema)
     await kit.close()
 
 

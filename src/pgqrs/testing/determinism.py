@@ -10,14 +10,14 @@ from typing import Any
 
 from pgqrs.blocking import _portal
 from pgqrs.db.tables.runs import RecordedStep
-from pgqrs.engine.branches import branch_of
-from pgqrs.engine.registry import Handler
+from pgqrs.engine.definitions.handlers import Handler
+from pgqrs.engine.replay.branches import branch_of
 from pgqrs.testing.handle import RunHandle, shown
 from pgqrs.testing.kit import handler_of
-from pgqrs.testing.passes import Pass, passed
-from pgqrs.testing.plain import Kit
-from pgqrs.testing.replaying import recorded
-from pgqrs.testing.steps import DONE, Asked
+from pgqrs.testing.replay_history import recorded
+from pgqrs.testing.replay_pass import ReplayedPass, passed
+from pgqrs.testing.step_hooks import DONE, StepRequest
+from pgqrs.testing.sync_kit import Kit
 from pgqrs.types import RunStatus
 
 # What differs from one pass to the next, and what to use instead.
@@ -69,7 +69,7 @@ def assert_deterministic(
         _check_end(handler, run, last)
 
 
-def _check_end(handler: Handler, run: RunHandle, last: Pass) -> None:
+def _check_end(handler: Handler, run: RunHandle, last: ReplayedPass) -> None:
     """Compare how a replay of all steps ends with how the run did."""
     __tracebackhide__ = True
     if not run.has_ended:
@@ -91,7 +91,7 @@ def _differs(handler: Handler, how: str) -> AssertionError:
     return AssertionError(f"{handler.name!r} is not deterministic: {how}{_cause(handler)}")
 
 
-def _difference(seen: Pass, known: dict[str, str | None], steps: list[RecordedStep]) -> str:
+def _difference(seen: ReplayedPass, known: dict[str, str | None], steps: list[RecordedStep]) -> str:
     if seen.error is not None and type(seen.error).__name__ == "NonDeterminism":
         return f"fails: {seen.error}"
     for asked in seen.asked:
@@ -103,11 +103,11 @@ def _difference(seen: Pass, known: dict[str, str | None], steps: list[RecordedSt
     return ""
 
 
-def _missing(seen: Pass) -> str:
+def _missing(seen: ReplayedPass) -> str:
     return "" if seen.missing is None else f"does not ask for step {seen.missing!r}, which the first run recorded"
 
 
-def _there(asked: Asked, steps: list[RecordedStep]) -> str:
+def _there(asked: StepRequest, steps: list[RecordedStep]) -> str:
     branch = branch_of(asked.step_id)
     same = [s for s in steps if s.ordinal == asked.ordinal and branch_of(s.step_id) == branch]
     return repr(same[0].step_id) if same else "nothing more"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from pgqrs.api.why import PARKED
-from pgqrs.db.looking import LiveRun
+from pgqrs.api.operations.why import PARKED
 from pgqrs.db.tables.runs import RunRow
+from pgqrs.db.views.inspection import LiveRun
 from pgqrs.errors import ExecutionFailed, RunCancelled
 from pgqrs.inputs import given
 from pgqrs.serialization import decode

@@ -7,24 +7,24 @@ from datetime import timedelta
 from typing import Any
 
 from pgqrs.api.connect import connect_with
-from pgqrs.api.export import export_run
-from pgqrs.api.search import events_of, steps_of
+from pgqrs.api.operations.export import export_run
+from pgqrs.api.operations.search import events_of, steps_of
 from pgqrs.api.store import Store
 from pgqrs.api.trigger import OPTION_NAMES
 from pgqrs.api.worker import Worker, worker
 from pgqrs.api.workflow import Workflow, discover_workflows
 from pgqrs.clock import EPOCH, ManualClock
 from pgqrs.config import Config
-from pgqrs.db import looking
-from pgqrs.db.looking import LiveRun
 from pgqrs.db.tables import runs, workflows
-from pgqrs.engine.registry import Handler
+from pgqrs.db.views import inspection
+from pgqrs.db.views.inspection import LiveRun
+from pgqrs.engine.definitions.handlers import Handler
 from pgqrs.errors import ConfigError
-from pgqrs.names import checked_name
 from pgqrs.serialization import Encoded
 from pgqrs.testing import assertions
 from pgqrs.testing.handle import RunHandle, is_parked
-from pgqrs.testing.steps import Body, Interventions, Watcher, watched
+from pgqrs.testing.step_hooks import BodyCall, BodyWatcher, Interventions, watched
+from pgqrs.text.names import checked_name
 
 _MOST_EVENTS = 1_000
 # A kit that skips time gives up here: a workflow that sleeps in an endless loop would never let it end.
@@ -128,12 +128,12 @@ class AsyncKit:
     def handlers(self) -> dict[str, Handler]:
         return dict(self._handlers)
 
-    async def hire(self, store: Store, watcher: Watcher, name: str = "kit") -> Worker:
+    async def hire(self, store: Store, watcher: BodyWatcher, name: str = "kit") -> Worker:
         """A worker for all that is served here."""
         served = {each: watched(handler, watcher) for each, handler in self._handlers.items()}
         return await worker(name, concurrency=self.concurrency).workflows(served).create(store)
 
-    def body(self, step: Body) -> Callable[..., Any]:
+    def body(self, step: BodyCall) -> Callable[..., Any]:
         """What runs in the place of a step's body."""
         return self.interventions.around(step)
 
@@ -226,7 +226,7 @@ class AsyncKit:
         put_away = self.clock.now() + _PUT_AWAY
         return [
             run
-            for run in await looking.live_runs(db)
+            for run in await inspection.live_runs(db)
             if run.queue_id in served and run.visible_after < put_away and not is_parked(run)
         ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pgqrs.testing.fate import Case
+from pgqrs.testing.crash_point import Case
 
 Verdict = Literal["survived", "missed", "failed"]
 

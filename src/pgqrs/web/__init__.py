@@ -12,10 +12,10 @@ try:
 except ModuleNotFoundError as _error:
     raise ConfigError(f"pgqrs.web needs {_error.name}: {_install_command('web')}") from None
 
-from pgqrs.web.access import Caller, Scope
 from pgqrs.web.application import app
-from pgqrs.web.limits import RateLimit
-from pgqrs.web.tokens import Tokens
+from pgqrs.web.auth.access import Caller, Scope
+from pgqrs.web.auth.tokens import Tokens
+from pgqrs.web.server.rate_limit import RateLimit
 
 __all__ = ["Caller", "RateLimit", "Scope", "Tokens", "app"]
 

@@ -13,18 +13,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pgqrs.errors import ConfigError
-from pgqrs.shell import command
-from pgqrs.web import openapi, pages, resources, stream
-from pgqrs.web.access import LOOPBACK, Access, Authorize
-from pgqrs.web.exchange import Exchange
-from pgqrs.web.guard import HOST, ROOM_AROUND, Guard
-from pgqrs.web.limits import MOST_AT_ONCE, MOST_DOCUMENTS, RateLimit, Share
+from pgqrs.text.shell import command
+from pgqrs.web import api, openapi, pages
+from pgqrs.web.auth.access import LOOPBACK, Access, Authorize
+from pgqrs.web.auth.start_token import StartToken
+from pgqrs.web.auth.tokens import Tokens
+from pgqrs.web.live import sse
+from pgqrs.web.live.change_feed import ChangeFeed
+from pgqrs.web.middleware import HOST, ROOM_AROUND, Guard
 from pgqrs.web.problems import Problem, log, problem_of
 from pgqrs.web.routing import Endpoint, routes_of
-from pgqrs.web.start_token import StartToken
-from pgqrs.web.tokens import Tokens
-from pgqrs.web.unsent import Unsent
-from pgqrs.web.watching import Watcher
+from pgqrs.web.server.exchange import Exchange
+from pgqrs.web.server.rate_limit import MOST_AT_ONCE, MOST_DOCUMENTS, RateLimit, Share
+from pgqrs.web.server.unsent import Unsent
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
@@ -86,11 +87,11 @@ def app(
     )
     # A path with a slash too many is another path: a redirect would be built from what the client says of itself.
     made.router.redirect_slashes = False
-    made.state.watcher = Watcher(store)
+    made.state.watcher = ChangeFeed(store)
     made.state.share = Share(MOST_AT_ONCE)
     made.state.unsent = Unsent()
     made.state.document_share = Share(MOST_DOCUMENTS)
-    made.state.stream_share = Share(stream.MOST_STREAMS_PER_CALLER)
+    made.state.stream_share = Share(sse.MOST_STREAMS_PER_CALLER)
     return made
 
 
@@ -123,8 +124,8 @@ def _checked(hosts: Iterable[str]) -> list[str]:
 def endpoints(*, dashboard: bool = True) -> list[Endpoint]:
     """Every route that there is."""
     return [
-        *resources.ENDPOINTS,
-        *stream.ENDPOINTS,
+        *api.ENDPOINTS,
+        *sse.ENDPOINTS,
         *openapi.endpoints(),
         *(pages.ENDPOINTS if dashboard else []),
     ]

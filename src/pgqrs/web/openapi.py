@@ -14,14 +14,14 @@ from typing import Annotated, Any, Union
 
 import msgspec
 
-from pgqrs.api.bodies import TEXTS
+from pgqrs.api.operations.json_view import TEXTS
 from pgqrs.db.tables.runs import RunRow, StepRow
 from pgqrs.types import DeadLetter, Event, OutboxEvent, QueuedMessage, RunSummary, Schedule
-from pgqrs.web.access import Scope
+from pgqrs.web.api.shapes import Id, Name
+from pgqrs.web.auth.access import Scope
 from pgqrs.web.problems import CONTENT_TYPE
-from pgqrs.web.reading import JSON
-from pgqrs.web.resources.shapes import Id, Name
-from pgqrs.web.routing import Asked, Endpoint, Items
+from pgqrs.web.request_body import JSON
+from pgqrs.web.routing import Endpoint, Items, RequestContext
 
 # What a part of a path is, where it is not just some text.
 _PARTS: dict[str, Any] = {"run_id": Id, "worker_id": Id, "workflow": Name, "queue": Name, "schedule": Name}
@@ -64,7 +64,7 @@ def endpoints() -> tuple[Endpoint, ...]:
     return (Endpoint("GET", "/openapi.json", show, Scope.READ, "This API as OpenAPI 3.1", gives=dict),)
 
 
-async def show(asked: Asked) -> dict[str, Any]:
+async def show(asked: RequestContext) -> dict[str, Any]:
     found = _document()
     root = asked.url("")
     return {**found, "servers": [{"url": root}]} if root else found

@@ -16,15 +16,13 @@ from starlette.routing import Route
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from pgqrs.api.bodies import body
-from pgqrs.web.access import SAFE, Access, Caller, Scope
-from pgqrs.web.audit import outcome_of, outcome_of_error, tell_change
-from pgqrs.web.cross_site import FORM_TOKEN, check_on_purpose, check_reading, keep_form_key
-from pgqrs.web.exchange import ALLOWED
-from pgqrs.web.limits import Share
-from pgqrs.web.login import opened
+from pgqrs.api.operations.json_view import to_json
+from pgqrs.web.auth.access import SAFE, Access, Caller, Scope
+from pgqrs.web.auth.audit_log import outcome_of, outcome_of_error, tell_change
+from pgqrs.web.auth.cross_site import FORM_TOKEN, check_on_purpose, check_reading, keep_form_key
+from pgqrs.web.auth.login import opened
 from pgqrs.web.problems import Problem, as_json, problem_of
-from pgqrs.web.reading import (
+from pgqrs.web.request_body import (
     FORM,
     JSON,
     MOST_OPEN_BYTES,
@@ -34,6 +32,8 @@ from pgqrs.web.reading import (
     json_body,
     query_pairs,
 )
+from pgqrs.web.server.exchange import ALLOWED
+from pgqrs.web.server.rate_limit import Share
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
@@ -45,7 +45,7 @@ DOWNLOAD_SECONDS = 300.0
 
 
 @dataclass(slots=True)
-class Asked:
+class RequestContext:
     """A request, once it is known who asks and what: what handlers get."""
 
     request: Request
@@ -85,7 +85,7 @@ class Asked:
 
 
 @dataclass(slots=True)
-class Answer:
+class Reply:
     """What a handler gives when 200 and JSON are not enough."""
 
     thing: Any
@@ -122,14 +122,14 @@ class Streamed(StreamingResponse):
 class Document(Streamed):
     """An answer that is read from the database while the client reads it."""
 
-    def __init__(self, asked: Asked, pieces: AsyncIterator[bytes], media: str, **headers: str) -> None:
+    def __init__(self, asked: RequestContext, pieces: AsyncIterator[bytes], media: str, **headers: str) -> None:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         super().__init__(
             pieces, asked.request.app.state.document_share, asked.actor, {"content-type": media, **named}
         )
 
 
-Handler = Callable[[Asked], Awaitable[Any]]
+Handler = Callable[[RequestContext], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class Items:
 
 def items(found: Iterable[Any], *, cut: int | None = None, **more: Any) -> dict[str, Any]:
     """A list as every list is answered; texts with more characters than `cut` are truncated, which the item says."""
-    return {"items": [body(each, raw=True, cut=cut) for each in found], **more}
+    return {"items": [to_json(each, raw=True, cut=cut) for each in found], **more}
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ def _sharer(caller: Caller, request: Request) -> str:
 
 
 async def _answer_to(caller: Caller, endpoint: Endpoint, request: Request, store: Store, access: Access) -> Response:
-    asked = Asked(request, store, access, caller)
+    asked = RequestContext(request, store, access, caller)
     if endpoint.answer_seconds is not None:
         request.scope[ALLOWED] = endpoint.answer_seconds
     if endpoint.changes:
@@ -272,7 +272,7 @@ async def _answer_to(caller: Caller, endpoint: Endpoint, request: Request, store
     return await (_audited if endpoint.changes and endpoint.scope is not None else _handled)(endpoint, asked)
 
 
-async def _audited(endpoint: Endpoint, asked: Asked) -> Response:
+async def _audited(endpoint: Endpoint, asked: RequestContext) -> Response:
     """What the handler gives. However it ends, the audit log tells who asked for the change."""
     if endpoint.seconds > MOST_SECONDS:
         # Much can be changed before the end, which a process that is killed does not tell.
@@ -290,11 +290,11 @@ def _response(given: Any, endpoint: Endpoint, request: Request) -> Response:
     if isinstance(given, Response):
         keep_form_key(request, given)
         return given
-    answer = given if isinstance(given, Answer) else Answer(given, endpoint.status)
-    return Response(as_json(body(answer.thing, raw=True)), answer.status, answer.headers, JSON)
+    answer = given if isinstance(given, Reply) else Reply(given, endpoint.status)
+    return Response(as_json(to_json(answer.thing, raw=True)), answer.status, answer.headers, JSON)
 
 
-async def _handled(endpoint: Endpoint, asked: Asked) -> Response:
+async def _handled(endpoint: Endpoint, asked: RequestContext) -> Response:
     """What the handler gives. A caller who may not read learns nothing from what goes wrong, either."""
     try:
         async with asyncio.timeout(endpoint.seconds):

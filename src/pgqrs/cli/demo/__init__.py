@@ -8,10 +8,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from pgqrs.cli.console import is_interactive
 from pgqrs.cli.demo.stage import DemoFailed, Stage
-from pgqrs.cli.processes import ended_by_signals
-from pgqrs.cli.telling import is_interactive
-from pgqrs.shell import command, quoted
+from pgqrs.cli.subprocesses import ended_by_signals
+from pgqrs.text.shell import command, quoted
 
 # As a shell says it of a process that SIGTERM has ended.
 _TERMINATED = 143
@@ -42,10 +42,10 @@ async def _demo(folder: Path, *, by_hand: bool, keep: bool, port: int | None) ->
         try:
             async with stage.opened(port=port):
                 if by_hand:
-                    from pgqrs.cli.demo.live import by_keys
+                    from pgqrs.cli.demo.interactive import by_keys
 
                     return await by_keys(stage)
-                from pgqrs.cli.demo.playing import play
+                from pgqrs.cli.demo.scripted import play
 
                 return await play(stage)
         except DemoFailed as error:

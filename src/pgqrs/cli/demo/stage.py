@@ -9,12 +9,12 @@ from html import escape
 from pathlib import Path
 
 from pgqrs.api.connect import connect_with
+from pgqrs.api.operations.why import why
 from pgqrs.api.store import Store
-from pgqrs.api.why import why
+from pgqrs.cli.console import Console
 from pgqrs.cli.demo import shop
-from pgqrs.cli.narrating import Narrator
-from pgqrs.cli.processes import Dashboard, Process, dashboard_is_installed, environment_of, tail
-from pgqrs.cli.telling import Teller
+from pgqrs.cli.run_feed import RunFeed
+from pgqrs.cli.subprocesses import Dashboard, Process, dashboard_is_installed, environment_of, tail
 from pgqrs.config import Config
 
 # What a killed worker held comes back after this. Short, because people are watching.
@@ -27,7 +27,7 @@ class DemoFailed(Exception):
     """Something did not happen as it should."""
 
 
-class Stage(Teller):
+class Stage(Console):
     def __init__(self, folder: Path, *, kept: bool) -> None:
         super().__init__()
         self._folder = folder
@@ -61,11 +61,11 @@ class Stage(Teller):
             output = stack.enter_context(self._log.open("ab"))
             self._output = output
             if self._kept or (port is not None and dashboard_is_installed()):
-                from pgqrs.cli.demo.filling import fill
+                from pgqrs.cli.demo.seed_data import fill
 
                 filled = await fill(self.store)
                 self.say("history", f"{filled.runs} runs of the last hours, {filled.failed} of them failed")
-            self.narrator = Narrator(self.store)
+            self.narrator = RunFeed(self.store)
             await self.narrator.begin()
             stack.push_async_callback(self._stop)
             try:

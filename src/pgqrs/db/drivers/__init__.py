@@ -13,7 +13,7 @@ async def open_driver(config: Config, clock: Clock) -> Driver:
     """A connected driver for the DSN's backend."""
     match config.backend:
         case "sqlite":
-            from pgqrs.db.drivers.sqlite import SQLiteDriver  # noqa: PLC0415 - each backend is optional
+            from pgqrs.db.drivers.sqlite.driver import SQLiteDriver  # noqa: PLC0415 - each backend is optional
 
             return await SQLiteDriver.open(config, clock)
         case "turso":
@@ -24,7 +24,7 @@ async def open_driver(config: Config, clock: Clock) -> Driver:
             return await TursoDriver.open(config, clock)
         case "postgres":
             try:
-                from pgqrs.db.drivers.postgres import PostgresDriver  # noqa: PLC0415
+                from pgqrs.db.drivers.postgres.driver import PostgresDriver  # noqa: PLC0415
             except ImportError as error:
                 raise _missing("postgres", "asyncpg") from error
             return await PostgresDriver.open(config, clock)

@@ -13,24 +13,28 @@ from contextlib import closing, contextmanager, suppress
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from pgqrs import faults
+from pgqrs.audit import AuditPolicy
 from pgqrs.clock import Clock, DatabaseClock
-from pgqrs.db import sealing
 from pgqrs.db.database import Database, Kind, Row
 from pgqrs.db.dialect import Dialect, ParamStyle
 from pgqrs.db.queries import Query, changed_rows, to_sqlite
 from pgqrs.db.readable import readable
+from pgqrs.db.upkeep import promotion_seal
 from pgqrs.errors import ConfigError, PgqrsError, SchemaNotInstalled
-from pgqrs.journal import Journal
-from pgqrs.names import checked_schema
+from pgqrs.text.names import checked_schema
 
 T = TypeVar("T")
-_USUAL_JOURNAL = Journal()
+_USUAL_POLICY = AuditPolicy()
 _DATABASE_CLOCK = DatabaseClock()
 _UNDEFINED_TABLE = "42P01"
 
 
 def enlist(
-    connection: Any, *, schema: str = "public", clock: Clock = _DATABASE_CLOCK, journal: Journal = _USUAL_JOURNAL
+    connection: Any,
+    *,
+    schema: str = "public",
+    clock: Clock = _DATABASE_CLOCK,
+    audit_policy: AuditPolicy = _USUAL_POLICY,
 ) -> Enlisted:
     """Store calls that are given the result run on `connection`, in the transaction that is open there.
 
@@ -44,7 +48,7 @@ def enlist(
     for each in type(connection).__mro__:
         adapter = _ADAPTERS.get((each.__module__.partition(".")[0], each.__name__))
         if adapter is not None:
-            return adapter(connection, schema, clock, journal)
+            return adapter(connection, schema, clock, audit_policy)
     kind = type(connection)
     known = ", ".join(f"{library}.{name}" for library, name in _ADAPTERS)
     raise ConfigError(
@@ -70,8 +74,8 @@ class Enlisted(ABC):
     retried = False
     _language: tuple[str, str]  # the database and the placeholders, in SQLAlchemy's words
 
-    def __init__(self, connection: Any, schema: str, clock: Clock, journal: Journal) -> None:
-        self.journal = journal
+    def __init__(self, connection: Any, schema: str, clock: Clock, audit_policy: AuditPolicy) -> None:
+        self.audit_policy = audit_policy
         self._connection = connection
         self._clock = clock
         database, placeholders = self._speaks()
@@ -126,8 +130,8 @@ class Enlisted(ABC):
         if not self.dialect.is_postgres:
             # On SQLite a failed statement does not end the transaction: it can be asked why.
             with suppress(Exception):
-                found = (await self._run(*self._bound(sealing.FIND, {}))).rows
-                return sealing.Seal.read(found[0][0]).error("the file of this connection")
+                found = (await self._run(*self._bound(promotion_seal.FIND, {}))).rows
+                return promotion_seal.Seal.read(found[0][0]).error("the file of this connection")
         return _not_installed(self.dialect)
 
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import turso
 
-from pgqrs.db.drivers.sqlite import SQLiteDriver
-from pgqrs.db.drivers.sqlite_file import SQLiteFile, make_for_owner
+from pgqrs.db.drivers.sqlite.driver import SQLiteDriver
+from pgqrs.db.drivers.sqlite.file import SQLiteFile, make_for_owner
 from pgqrs.errors import ConnectionFailed
 
 

@@ -13,12 +13,12 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from pgqrs.db import sealing
 from pgqrs.db.database import Database, Kind, store_call
 from pgqrs.db.dialect import Dialect
 from pgqrs.db.queries import Query, load
+from pgqrs.db.upkeep import promotion_seal
 from pgqrs.errors import SchemaMismatch, SchemaNotInstalled
-from pgqrs.shell import command
+from pgqrs.text.shell import command
 
 _SQL = load(__package__, "history")
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
@@ -36,13 +36,13 @@ class Migration:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class SchemaShape:
     """What a schema consists of, by name: comparable between databases."""
 
     columns: frozenset[tuple[str, str]]
     indexes: frozenset[str]
 
-    def missing_from(self, found: Shape) -> list[str]:
+    def missing_from(self, found: SchemaShape) -> list[str]:
         columns = sorted(f"column {table}.{column}" for table, column in self.columns - found.columns)
         return columns + sorted(f"index {name}" for name in self.indexes - found.indexes)
 
@@ -139,8 +139,8 @@ async def check(db: Database, *, where: str = "this database") -> None:
 
 
 @store_call(Kind.READ, idempotent=True)
-async def _seal(db: Database) -> sealing.Seal | None:
-    return await sealing.find(db)
+async def _seal(db: Database) -> promotion_seal.Seal | None:
+    return await promotion_seal.find(db)
 
 
 @store_call(Kind.READ, idempotent=True)
@@ -180,10 +180,10 @@ def _refuse_newer(found: int) -> None:
 
 
 @store_call(Kind.READ, idempotent=True)
-async def shape(db: Database) -> Shape:
+async def shape(db: Database) -> SchemaShape:
     """The columns and indexes that are there now."""
     indexes = await db.fetch(_SQL["indexes"], **_schema_argument(db))
-    return Shape(frozenset(await _columns(db)), frozenset(name for (name,) in indexes))
+    return SchemaShape(frozenset(await _columns(db)), frozenset(name for (name,) in indexes))
 
 
 async def _columns(db: Database) -> list[tuple[str, str]]:

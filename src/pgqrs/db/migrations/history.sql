@@ -7,7 +7,7 @@ create table if not exists pgqrs_migrations (
 );
 
 -- name: applied_version
--- Beyond that are seals, below 1 what else is to be remembered of this schema (db/sealing.sql, db/promoting.sql).
+-- Beyond that are seals, below 1 what else is to be remembered of this schema (db/upkeep/promotion_seal.sql, db/upkeep/promotion.sql).
 select coalesce(max(version), 0) from pgqrs_migrations
 where version between 1 and 999999;
 

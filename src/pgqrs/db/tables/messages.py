@@ -148,7 +148,7 @@ def _within_limits(picked: Sequence[Row], queues: Sequence[Source]) -> list[Row]
     return allowed
 
 
-class Band(NamedTuple):
+class PriorityRange(NamedTuple):
     """Priorities to look at, and since when what is there has been visible; of several the highest in use is read."""
 
     lowest: int
@@ -177,7 +177,7 @@ async def settle_and_lease(
     done: Sequence[Fence] = (),
     keep: bool = True,
     known: Collection[int] = (),
-    bands: Sequence[Band] = (),
+    bands: Sequence[PriorityRange] = (),
 ) -> Turn:
     """Archives what is done (deletes it unless `keep`), then leases up to `batch` more, both in one go.
 

@@ -17,7 +17,7 @@ _BEFORE_ALL = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class VisibleEvent:
     """An event that is visible; it may be claimed when it is the first of its run that is neither sent nor dead."""
 
     event_id: int
@@ -35,10 +35,12 @@ class ClaimedEvent:
 
 
 @store_call(Kind.READ, idempotent=True)
-async def look(db: Database, *, most: int) -> list[Seen]:
+async def look(db: Database, *, most: int) -> list[VisibleEvent]:
     """The first of what is visible, longest visible first."""
     rows = await db.fetch(_SQL["look"], most=most)
-    return [Seen(event_id, run_id, event_type, bool(is_head)) for event_id, run_id, event_type, is_head in rows]
+    return [
+        VisibleEvent(event_id, run_id, event_type, bool(is_head)) for event_id, run_id, event_type, is_head in rows
+    ]
 
 
 @store_call(Kind.STATEMENT, idempotent=True)

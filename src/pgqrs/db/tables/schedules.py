@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pgqrs.db import lifecycle, triggering
 from pgqrs.db.database import WHOLE, Database, Kind, Row, store_call
 from pgqrs.db.hints import OUTBOX
 from pgqrs.db.queries import load
+from pgqrs.db.runs import transitions, triggers
+from pgqrs.db.runs.triggers import NewRuns
 from pgqrs.db.tables import workflows
-from pgqrs.db.triggering import NewRuns
 from pgqrs.errors import ConfigError, InvalidTransition, ScheduleNotFound
 from pgqrs.serialization import encode
 from pgqrs.types import Schedule, ScheduleSlot, SlotState
@@ -270,7 +270,7 @@ async def _trigger(
     options = schedule.options
     told = {} if slot is None else {"slot": slot.isoformat()}
     attributes = {**(options.get("attributes") or {}), "schedule": schedule.name, **told}
-    [run_id] = await triggering.trigger(
+    [run_id] = await triggers.trigger(
         db,
         NewRuns(
             workflow.workflow_id,
@@ -305,7 +305,7 @@ async def _active(db: Database, run_id: int | None) -> int | None:
 
 async def _cancel(db: Database, run_id: int, name: str) -> list[int]:
     try:
-        return await lifecycle.cancel(db, run_id, reason=f"schedule {name!r} came round again", actor="scheduler")
+        return await transitions.cancel(db, run_id, reason=f"schedule {name!r} came round again", actor="scheduler")
     except InvalidTransition:
         # It ended a moment ago.
         return []

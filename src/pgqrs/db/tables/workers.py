@@ -50,7 +50,7 @@ async def status(db: Database, worker_id: int) -> WorkerStatus | None:
     return WorkerStatus(rows[0][0]) if rows else None
 
 
-class Listed(NamedTuple):
+class ListedWorker(NamedTuple):
     """A worker of a page, and whether what it says of itself was too long for it."""
 
     worker: WorkerInfo
@@ -64,7 +64,7 @@ async def list_all(db: Database, *, queue_id: int | None = None, worker_id: int 
 
 
 @store_call(Kind.READ, idempotent=True)
-async def page(db: Database, *, limit: int, after: int, cut: int, queue_id: int | None = None) -> list[Listed]:
+async def page(db: Database, *, limit: int, after: int, cut: int, queue_id: int | None = None) -> list[ListedWorker]:
     """By their ids, from the one behind `after` on; texts with more characters than `cut` are left out or cut."""
     return await _list(db, queue_id=queue_id, limit=limit, after=after, cut=cut)
 
@@ -77,11 +77,11 @@ async def _list(
     limit: int = 2**31 - 1,
     after: int = FIRST,
     cut: int = WHOLE,
-) -> list[Listed]:
+) -> list[ListedWorker]:
     rows = await db.fetch(
         _SQL["list_workers"], queue_id=queue_id, worker_id=worker_id, most=limit, after=after, cut=cut
     )
-    return [Listed(_worker(row), is_cut=characters > cut) for *row, characters in rows]
+    return [ListedWorker(_worker(row), is_cut=characters > cut) for *row, characters in rows]
 
 
 def _worker(row: Row) -> WorkerInfo:

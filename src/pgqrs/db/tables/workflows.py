@@ -16,7 +16,7 @@ _SQL = load(__package__, "workflows")
 
 
 @dataclass(frozen=True, slots=True)
-class Workflow:
+class WorkflowRow:
     workflow_id: int
     name: str
     queue_id: int
@@ -27,31 +27,31 @@ class Workflow:
 
 
 @store_call(Kind.UNIT, idempotent=True)
-async def create(db: Database, name: str) -> Workflow:
+async def create(db: Database, name: str) -> WorkflowRow:
     """The workflow of that name and its queue, made if they were not there."""
     await queues.create(db, name)
     await db.execute(_SQL["create_workflow"], name=name)
-    return Workflow(*(await db.fetch(_SQL["get_workflow"], name=name))[0])
+    return WorkflowRow(*(await db.fetch(_SQL["get_workflow"], name=name))[0])
 
 
 @store_call(Kind.READ, idempotent=True)
-async def get(db: Database, name: str) -> Workflow:
+async def get(db: Database, name: str) -> WorkflowRow:
     rows = await db.fetch(_SQL["get_workflow"], name=name)
     if not rows:
         known = [row[1] for row in await db.fetch(_SQL["list_workflows"])]
         raise WorkflowNotFound(name, known=known)
-    return Workflow(*rows[0])
+    return WorkflowRow(*rows[0])
 
 
 @store_call(Kind.READ, idempotent=True)
-async def list_all(db: Database) -> list[Workflow]:
-    return [Workflow(*row) for row in await db.fetch(_SQL["list_workflows"])]
+async def list_all(db: Database) -> list[WorkflowRow]:
+    return [WorkflowRow(*row) for row in await db.fetch(_SQL["list_workflows"])]
 
 
 @store_call(Kind.READ, idempotent=True)
-async def page(db: Database, *, limit: int, after: str = "") -> list[Workflow]:
+async def page(db: Database, *, limit: int, after: str = "") -> list[WorkflowRow]:
     """By name, from the one behind `after` on."""
-    return [Workflow(*row) for row in await db.fetch(_SQL["workflows_page"], after=after, most=limit)]
+    return [WorkflowRow(*row) for row in await db.fetch(_SQL["workflows_page"], after=after, most=limit)]
 
 
 @store_call(Kind.READ, idempotent=True)
@@ -61,10 +61,10 @@ async def names_of_queues(db: Database, queue_ids: Sequence[int]) -> set[str]:
 
 
 @store_call(Kind.READ, idempotent=True)
-async def with_prefixes(db: Database, prefixes: Sequence[str]) -> list[Workflow]:
+async def with_prefixes(db: Database, prefixes: Sequence[str]) -> list[WorkflowRow]:
     """Those whose names begin with one of the prefixes."""
     rows = await db.fetch(_SQL["workflows_with_prefixes"], given=[(prefix,) for prefix in prefixes])
-    return [Workflow(*row) for row in rows]
+    return [WorkflowRow(*row) for row in rows]
 
 
 @store_call(Kind.UNIT, idempotent=True)
@@ -88,7 +88,7 @@ async def input_schema(db: Database, name: str) -> str | None:
 
 
 @store_call(Kind.READ, idempotent=True)
-async def count_live_workers(db: Database, workflow: Workflow, *, within: float) -> int:
+async def count_live_workers(db: Database, workflow: WorkflowRow, *, within: float) -> int:
     """Workers of this workflow that gave a sign of life in the last `within` seconds."""
     rows = await db.fetch(_SQL["live_workers"], queue_id=workflow.queue_id, within=within)
     return sum(text is None or serves(workers.told(text), workflow.name) for (text,) in rows)

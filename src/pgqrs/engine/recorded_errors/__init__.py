@@ -17,10 +17,10 @@ from __future__ import annotations
 import traceback
 
 from pgqrs.engine.recorded_errors.classes import Program
-from pgqrs.engine.recorded_errors.reading import Reader
+from pgqrs.engine.recorded_errors.decode import Reader
+from pgqrs.engine.recorded_errors.encode import Writer
 from pgqrs.engine.recorded_errors.record import ErrorRecord, as_record, as_text
 from pgqrs.engine.recorded_errors.texts import message_of, name_of, storable
-from pgqrs.engine.recorded_errors.writing import Writer
 from pgqrs.errors import StepFailed
 
 __all__ = ["Program", "message_of", "raised_again", "record_of", "storable", "traceback_of"]

@@ -14,14 +14,14 @@ from pgqrs.engine.recorded_errors.classes import ClassName
 NULL = msgspec.Raw(b"null")
 
 
-class Held(msgspec.Struct, omit_defaults=True):
+class HeldValue(msgspec.Struct, omit_defaults=True):
     """A value that is or holds errors: kind is value, error, list, tuple or dict."""
 
     kind: str = "value"
     value: msgspec.Raw = NULL
     error: ErrorRecord | None = None
     keys: list[str] = []
-    items: list[Held] = []
+    items: list[HeldValue] = []
 
 
 class ErrorRecord(msgspec.Struct, omit_defaults=True):
@@ -46,7 +46,7 @@ class ErrorRecord(msgspec.Struct, omit_defaults=True):
     # Values that builtin classes keep in C.
     fields: dict[str, msgspec.Raw] = {}
     # By "args.0", "attributes.name" or "fields.name".
-    held: dict[str, Held] = {}
+    held: dict[str, HeldValue] = {}
     # Attributes and their types, by the same names as above.
     unstored: dict[str, str] = {}
     too_large: list[str] = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import log
 
-from pgqrs.db.pulse import Pulse
+from pgqrs.db.views.throughput import Throughput
 from pgqrs.web.pages.rendering import number, took
 
 _LEAST_SECONDS = 0.001
@@ -28,7 +28,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Throughput:
+class ThroughputChart:
     bars: tuple[Bar, ...]
     # What the top of the picture stands for.
     most: str
@@ -52,7 +52,7 @@ class Spark:
     summary: str
 
 
-def throughput(pulse: Pulse) -> Throughput:
+def throughput(pulse: Throughput) -> ThroughputChart:
     totals = [sum(each) for each in zip(pulse.succeeded, pulse.failed, pulse.cancelled, strict=True)]
     most = max(*totals, 1)
     step = 100 / len(totals)
@@ -67,10 +67,10 @@ def throughput(pulse: Pulse) -> Throughput:
             bars.append(Bar(at * step + step * 0.1, step * 0.8, succeeded, failed, cancelled, told))
     ended, lost = number(pulse.ended), number(sum(pulse.failed))
     summary = f"{ended} runs ended, {lost} of them failed; at most {number(most)} at a time"
-    return Throughput(tuple(bars), number(most), summary)
+    return ThroughputChart(tuple(bars), number(most), summary)
 
 
-def latency(pulse: Pulse) -> Latency:
+def latency(pulse: Throughput) -> Latency:
     """On a logarithmic scale: half of the runs may take milliseconds, and some of them minutes."""
     known = sorted(each for each in (*pulse.p50_seconds, *pulse.p95_seconds) if each is not None)
     if not known:
@@ -116,6 +116,6 @@ def _lines(values: Sequence[float | None], least: float, most: float) -> tuple[s
     return tuple(found)
 
 
-def _clock(pulse: Pulse, at: int) -> str:
+def _clock(pulse: Throughput, at: int) -> str:
     since: datetime = pulse.now_at - timedelta(seconds=(len(pulse.succeeded) - at) * pulse.bucket_seconds)
     return f"{since:%H:%M}" if pulse.bucket_seconds >= 60 else f"{since:%H:%M:%S}"

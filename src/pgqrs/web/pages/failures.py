@@ -6,22 +6,22 @@ from datetime import timedelta
 
 from starlette.responses import Response
 
-from pgqrs.api.admin import admin
+from pgqrs.api.operations.admin import admin
 from pgqrs.errors import ConfigError
 from pgqrs.filters import RunFilter
 from pgqrs.reports import FailureGroup
 from pgqrs.types import RunStatus
-from pgqrs.web.access import Scope
+from pgqrs.web.auth.access import Scope
 from pgqrs.web.pages.charts import spark
 from pgqrs.web.pages.rendering import parameter, render
 from pgqrs.web.problems import Problem
-from pgqrs.web.routing import Asked, Endpoint
+from pgqrs.web.routing import Endpoint, RequestContext
 
 _WINDOWS = ("1h", "24h", "7d", "30d")
 SHOWN = 100
 
 
-async def show(asked: Asked) -> Response:
+async def show(asked: RequestContext) -> Response:
     word = parameter(asked, "since") or "24h"
     try:
         since = RunFilter.parse(f"since:{word}").created_after

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from pgqrs.api.admin import admin
-from pgqrs.db.pulse import Pulse, pulse
+from pgqrs.api.operations.admin import admin
+from pgqrs.db.views.throughput import Throughput, pulse
 from pgqrs.reports import CappedCount, QueueDepth, StoreStats
 from pgqrs.types import RunStatus
-from pgqrs.web.access import Scope
+from pgqrs.web.auth.access import Scope
 from pgqrs.web.pages.charts import latency, throughput
 from pgqrs.web.pages.rendering import brief, count, lately, number, render
-from pgqrs.web.routing import Asked, Endpoint
+from pgqrs.web.routing import Endpoint, RequestContext
 
 # A queue whose oldest message has been ready for longer than this is behind.
 _BEHIND_SECONDS = 300.0
@@ -43,7 +43,7 @@ class Tile:
     note: str
 
 
-async def show(asked: Asked) -> Response:
+async def show(asked: RequestContext) -> Response:
     stats = await admin(asked.store).stats()
     beat = await pulse(await asked.store.ready())
     troubles = list(_troubles(stats, beat))
@@ -67,7 +67,7 @@ async def show(asked: Asked) -> Response:
     )
 
 
-def _tiles(stats: StoreStats, beat: Pulse) -> list[Tile]:
+def _tiles(stats: StoreStats, beat: Throughput) -> list[Tile]:
     """The four numbers that one looks at first."""
     ready = CappedCount(sum(each.ready for each in stats.queues), any(each.capped for each in stats.queues))
     failed = CappedCount(sum(beat.failed), beat.capped)
@@ -79,7 +79,7 @@ def _tiles(stats: StoreStats, beat: Pulse) -> list[Tile]:
     ]
 
 
-def _troubles(stats: StoreStats, beat: Pulse) -> Iterator[Trouble]:
+def _troubles(stats: StoreStats, beat: Throughput) -> Iterator[Trouble]:
     """The worst first."""
     ready = [each for each in stats.queues if each.ready and not each.paused]
     if ready and not stats.workers.ready:

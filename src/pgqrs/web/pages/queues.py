@@ -6,23 +6,23 @@ from collections.abc import Awaitable, Callable
 
 from starlette.responses import Response
 
-from pgqrs.api.admin import admin
-from pgqrs.db import glimpses, metrics
+from pgqrs.api.operations.admin import admin
 from pgqrs.db.tables import queues as table
 from pgqrs.db.tables import workflows
 from pgqrs.db.tables.queues import Queue
+from pgqrs.db.views import metrics, run_details
 from pgqrs.errors import WorkflowNotFound
-from pgqrs.web.access import Scope
-from pgqrs.web.lists import dead_letters
-from pgqrs.web.pages.deeds import LONG_SECONDS, Deed, Question, endpoints_of
+from pgqrs.web.auth.access import Scope
+from pgqrs.web.pages.confirm import LONG_SECONDS, Confirmation, PageAction, endpoints_of
 from pgqrs.web.pages.rendering import number, parameter, render
-from pgqrs.web.routing import Asked, Endpoint
+from pgqrs.web.pagination import dead_letters
+from pgqrs.web.routing import Endpoint, RequestContext
 
 PAGE = 100
 SHOWN_MESSAGES, SHOWN_TEXT = 50, 300
 
 
-async def show_all(asked: Asked) -> Response:
+async def show_all(asked: RequestContext) -> Response:
     db = await asked.store.ready()
     after = parameter(asked, "after")
     found = await table.page(db, limit=PAGE + 1, after=after)
@@ -38,7 +38,7 @@ async def show_all(asked: Asked) -> Response:
     )
 
 
-async def show(asked: Asked) -> Response:
+async def show(asked: RequestContext) -> Response:
     db = await asked.store.ready()
     queue = await _queue(asked)
     [depth] = await metrics.depths(db, [queue])
@@ -50,19 +50,19 @@ async def show(asked: Asked) -> Response:
         queue=queue,
         depth=depth,
         is_workflow=await _is_workflow(asked, queue.name),
-        messages=await glimpses.next_messages(db, queue.queue_id, limit=SHOWN_MESSAGES, cut=SHOWN_TEXT),
+        messages=await run_details.next_messages(db, queue.queue_id, limit=SHOWN_MESSAGES, cut=SHOWN_TEXT),
         dead=await dead_letters(asked.store, queue.name, limit=SHOWN_MESSAGES, cursor=dead_after or None),
         is_first=not dead_after,
         shown=SHOWN_MESSAGES,
-        deeds=_DEEDS,
+        page_actions=_DEEDS,
     )
 
 
-async def _queue(asked: Asked) -> Queue:
+async def _queue(asked: RequestContext) -> Queue:
     return await table.get(await asked.store.ready(), asked.path("name"))
 
 
-async def _is_workflow(asked: Asked, name: str) -> bool:
+async def _is_workflow(asked: RequestContext, name: str) -> bool:
     try:
         await workflows.get(await asked.store.ready(), name)
     except WorkflowNotFound:
@@ -70,57 +70,60 @@ async def _is_workflow(asked: Asked, name: str) -> bool:
     return True
 
 
-def _asking(sentence: str, *facts: str) -> Callable[[Asked], Awaitable[Question]]:
-    async def ask(asked: Asked) -> Question:
-        return Question(sentence.format((await _queue(asked)).name), facts)
+def _asking(sentence: str, *facts: str) -> Callable[[RequestContext], Awaitable[Confirmation]]:
+    async def ask(asked: RequestContext) -> Confirmation:
+        return Confirmation(sentence.format((await _queue(asked)).name), facts)
 
     return ask
 
 
-async def _ask_purge(asked: Asked) -> Question:
+async def _ask_purge(asked: RequestContext) -> Confirmation:
     queue = await _queue(asked)
     [depth] = await metrics.depths(await asked.store.ready(), [queue])
     held = depth.ready + depth.scheduled + depth.leased + depth.dead
     many = number(held) + ("+" if depth.capped else "")
-    return Question(
+    return Confirmation(
         f"Delete {many} messages of queue {queue.name}?",
         ("Those that somebody is working on go, too. Nothing brings them back.",),
     )
 
 
-async def _ask_replay(asked: Asked) -> Question:
+async def _ask_replay(asked: RequestContext) -> Confirmation:
     queue = await _queue(asked)
     [depth] = await metrics.depths(await asked.store.ready(), [queue])
     many = number(depth.dead) + ("+" if depth.capped else "")
-    return Question(f"Let {many} dead letters of queue {queue.name} start anew?", ("Their attempts count from 0.",))
+    return Confirmation(
+        f"Let {many} dead letters of queue {queue.name} start anew?", ("Their attempts count from 0.",)
+    )
 
 
-async def _pause(asked: Asked) -> None:
+async def _pause(asked: RequestContext) -> None:
     await admin(asked.store).pause_queue((await _queue(asked)).name)
 
 
-async def _resume(asked: Asked) -> None:
+async def _resume(asked: RequestContext) -> None:
     await admin(asked.store).resume_queue((await _queue(asked)).name)
 
 
-async def _replay(asked: Asked) -> None:
+async def _replay(asked: RequestContext) -> None:
     await admin(asked.store).replay((await _queue(asked)).name, on_progress=asked.progress)
 
 
-async def _purge(asked: Asked) -> None:
+async def _purge(asked: RequestContext) -> None:
     await admin(asked.store).purge((await _queue(asked)).name, on_progress=asked.progress)
 
 
 _PAGE = "/queues/{name}"
 _DEEDS = {
-    "pause": Deed(
+    "pause": PageAction(
         "queue.pause", _PAGE, "Pause",
         _asking("Pause queue {}?", "Nothing is taken from it until it is resumed; what is held goes on."), _pause,
     ),
-    "resume": Deed("queue.resume", _PAGE, "Resume", _asking("Let queue {} go on?"), _resume),
-    "replay": Deed("queue.replay", _PAGE, "Replay dead letters", _ask_replay, _replay, seconds=LONG_SECONDS),
-    "purge": Deed(
-        "queue.purge", _PAGE, "Purge", _ask_purge, _purge, scope=Scope.ADMIN, is_grave=True, seconds=LONG_SECONDS
+    "resume": PageAction("queue.resume", _PAGE, "Resume", _asking("Let queue {} go on?"), _resume),
+    "replay": PageAction("queue.replay", _PAGE, "Replay dead letters", _ask_replay, _replay, seconds=LONG_SECONDS),
+    "purge": PageAction(
+        "queue.purge", _PAGE, "Purge", _ask_purge, _purge, scope=Scope.ADMIN, is_destructive=True,
+        seconds=LONG_SECONDS,
     ),
 }  # fmt: skip
 

@@ -14,14 +14,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from pgqrs.clock import UNREADABLE, is_readable
-from pgqrs.db.pulse import clock
+from pgqrs.db.views.throughput import clock
 from pgqrs.reports import CappedCount
-from pgqrs.web.access import Access, Caller, Scope
-from pgqrs.web.cross_site import form_token
-from pgqrs.web.login import is_own_path
+from pgqrs.text.durations import format_duration
+from pgqrs.web.auth.access import Access, Caller, Scope
+from pgqrs.web.auth.cross_site import form_token
+from pgqrs.web.auth.login import is_own_path
 from pgqrs.web.problems import Problem
-from pgqrs.web.routing import Asked
-from pgqrs.words import lasting
+from pgqrs.web.routing import RequestContext
 
 HERE = Path(__file__).parent.parent
 STATIC = HERE / "static"
@@ -106,7 +106,7 @@ class Frame:
         return f"{self.root}/static/{name}?v={_VERSIONS[name]}"
 
 
-async def render(asked: Asked, template: str, *, here: str, status: int = 200, **given: Any) -> Response:
+async def render(asked: RequestContext, template: str, *, here: str, status: int = 200, **given: Any) -> Response:
     """A page of the dashboard, for callers that may read; `here` is its place in the navigation."""
     if not asked.caller.may(Scope.READ):
         # No route leads here: this holds for those that are still to be written.
@@ -122,12 +122,12 @@ def render_bare(request: Request, template: str, *, status: int, **given: Any) -
     return _html(template, status, frame=frame, here="", now=datetime.now(UTC), label="", **given)
 
 
-def see(asked: Asked, path: str, *parts: Any, **query: Any) -> Response:
+def see(asked: RequestContext, path: str, *parts: Any, **query: Any) -> Response:
     """To another page, after something was done."""
     return RedirectResponse(Frame(asked.request).url(path, *parts, **query), 303)
 
 
-def seen(asked: Asked, back: str | None, *, done: str, otherwise: str) -> Response:
+def seen(asked: RequestContext, back: str | None, *, done: str, otherwise: str) -> Response:
     """Back to the page of ours whose address the form had, or else to another one."""
     path, _, query = (back if back is not None and is_own_path(back) else otherwise).partition("?")
     kept = "&".join(each for each in query.split("&") if each and not each.startswith("done="))
@@ -135,7 +135,7 @@ def seen(asked: Asked, back: str | None, *, done: str, otherwise: str) -> Respon
     return RedirectResponse(Frame(asked.request).root + path + (f"?{queries}" if queries else ""), 303)
 
 
-def parameter(asked: Asked, name: str) -> str:
+def parameter(asked: RequestContext, name: str) -> str:
     """A parameter of the address, "" when it is not there; one that is there twice is refused."""
     values = asked.request.query_params.getlist(name)
     if len(values) > 1:
@@ -151,7 +151,7 @@ def _html(template: str, status: int, **context: Any) -> Response:
     return HTMLResponse(page.encode("utf-8", "replace"), status)
 
 
-def _label(asked: Asked) -> str:
+def _label(asked: RequestContext) -> str:
     config = asked.store.config
     return config.safe_dsn + (f" · {config.schema}" if config.schema != "public" else "")
 
@@ -187,7 +187,7 @@ def ago(moment: datetime, now: datetime) -> str:
 def took(seconds: float | None) -> str:
     if seconds is None:
         return _NONE
-    return f"{seconds * 1000:.0f} ms" if 0 <= seconds < 1 else lasting(seconds)
+    return f"{seconds * 1000:.0f} ms" if 0 <= seconds < 1 else format_duration(seconds)
 
 
 def size(value: int) -> str:
@@ -263,7 +263,22 @@ def _made() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = (ago, brief, count, facts, failure, iso, lasting, lately, number, pretty, short, size, took, utc)
+    filters = (
+        ago,
+        brief,
+        count,
+        facts,
+        failure,
+        iso,
+        format_duration,
+        lately,
+        number,
+        pretty,
+        short,
+        size,
+        took,
+        utc,
+    )
     made.filters.update({each.__name__: each for each in filters}, readable=is_readable)
     return made
 

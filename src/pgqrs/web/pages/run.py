@@ -8,26 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from pgqrs.api.actions import RETRY_CHILDREN, actions_of
-from pgqrs.api.export import export_pieces
-from pgqrs.api.why import why
-from pgqrs.db import glimpses, history
-from pgqrs.db.glimpses import Cut, FailedAttempt, TimedStep
-from pgqrs.db.pulse import clock
+from pgqrs.api.operations.export import export_pieces
+from pgqrs.api.operations.run_actions import RETRY_CHILDREN, actions_of
+from pgqrs.api.operations.why import why
+from pgqrs.db.runs import history
 from pgqrs.db.tables import runs
 from pgqrs.db.tables.runs import StepPlace
+from pgqrs.db.views import run_details
+from pgqrs.db.views.run_details import Cut, FailedAttempt, TimedStep
+from pgqrs.db.views.throughput import clock
 from pgqrs.errors import ConfigError
 from pgqrs.filters import RunFilter
 from pgqrs.inputs import given_text
-from pgqrs.web import lists
-from pgqrs.web.access import Scope
-from pgqrs.web.lists import step_cursor, step_place
-from pgqrs.web.pages import acting
-from pgqrs.web.pages.deeds import endpoints_of
+from pgqrs.web import pagination
+from pgqrs.web.auth.access import Scope
+from pgqrs.web.pages import run_actions
+from pgqrs.web.pages.confirm import endpoints_of
 from pgqrs.web.pages.rendering import parameter, render
 from pgqrs.web.pages.timeline import drawn
+from pgqrs.web.pagination import step_cursor, step_place
 from pgqrs.web.problems import Problem
-from pgqrs.web.routing import DOWNLOAD_SECONDS, Asked, Document, Endpoint
+from pgqrs.web.routing import DOWNLOAD_SECONDS, Document, Endpoint, RequestContext
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
@@ -44,17 +45,17 @@ PIECE = 256 * 1024
 _FIRST = ("resume", RETRY_CHILDREN, "restart", "pause", "cancel")
 
 
-async def show(asked: Asked) -> Response:
+async def show(asked: RequestContext) -> Response:
     run_id = asked.path("run_id")
     db = await asked.store.ready()
-    row = await runs.get(db, acting.checked(run_id))
+    row = await runs.get(db, run_actions.checked(run_id))
     now = await clock(db)
     after = step_place(parameter(asked, "steps_after"))
-    steps = await glimpses.timeline(db, run_id, limit=SHOWN_STEPS + 1, after=after)
-    failures = await glimpses.failed_attempts(db, run_id)
+    steps = await run_details.timeline(db, run_id, limit=SHOWN_STEPS + 1, after=after)
+    failures = await run_details.failed_attempts(db, run_id)
     events_after = _number(parameter(asked, "events_after"))
     events = await history.events(db, run_id, limit=SHOWN_EVENTS + 1, after=events_after, cut=SHOWN_TEXT)
-    children = await lists.runs(asked.store, RunFilter(parent_run_id=run_id, deleted=None), limit=SHOWN_CHILDREN)
+    children = await pagination.runs(asked.store, RunFilter(parent_run_id=run_id, deleted=None), limit=SHOWN_CHILDREN)
     attributes, other_attributes = _attributes(row.attributes)
     actions = actions_of(row)
     return await render(
@@ -63,14 +64,14 @@ async def show(asked: Asked) -> Response:
         here="runs",
         run=row,
         why=await why(run_id, asked.store),
-        holder=None if row.worker_id is None else await glimpses.holder_of(db, row.worker_id),
+        holder=None if row.worker_id is None else await run_details.holder_of(db, row.worker_id),
         progress=_progress(row.progress),
         attributes=attributes,
         other_attributes=other_attributes,
         first_actions=[each for each in _FIRST if each in actions],
         more_actions=[each for each in actions if each not in _FIRST],
-        deeds=acting.BY_VERB,
-        waits=[each for each in await acting.waits_of(asked, [run_id]) if row.deleted_at is None],
+        page_actions=run_actions.BY_VERB,
+        waits=[each for each in await run_actions.waits_of(asked, [run_id]) if row.deleted_at is None],
         timeline=drawn(row, steps[:SHOWN_STEPS], failures, now),
         more_steps=_behind(steps[SHOWN_STEPS - 1]) if len(steps) > SHOWN_STEPS else None,
         chosen=await _chosen(asked, run_id, failures),
@@ -83,20 +84,20 @@ async def show(asked: Asked) -> Response:
     )
 
 
-async def _chosen(asked: Asked, run_id: int, failures: list[FailedAttempt]) -> dict[str, Any] | None:
+async def _chosen(asked: RequestContext, run_id: int, failures: list[FailedAttempt]) -> dict[str, Any] | None:
     """The step whose drawer is open: the address says which."""
     step_id = parameter(asked, "step")
     if not step_id or "\0" in step_id:
         return None
-    found = await glimpses.step(await asked.store.ready(), run_id, step_id, cut=SHOWN_TEXT)
+    found = await run_details.step(await asked.store.ready(), run_id, step_id, cut=SHOWN_TEXT)
     if found is None:
         return None
     return {"details": found, "failures": [each for each in failures if each.step_id == step_id]}
 
 
-async def download(asked: Asked) -> Response:
+async def download(asked: RequestContext) -> Response:
     """A value in full, as a file: never as something that a browser would show."""
-    run_id = acting.checked(asked.path("run_id"))
+    run_id = run_actions.checked(asked.path("run_id"))
     what, step_id = parameter(asked, "what"), parameter(asked, "step")
     if what == "run":
         pieces = export_pieces(asked.store, run_id)
@@ -122,7 +123,7 @@ async def _run_pieces(store: Store, run_id: int, what: str) -> AsyncIterator[byt
 async def _step_pieces(store: Store, run_id: int, step_id: str, what: str) -> AsyncIterator[bytes]:
     """A step's value; nothing for a step that is not there."""
     db, start = await store.ready(), 1
-    while piece := await glimpses.step_value(db, run_id, step_id, what, start=start, most=PIECE):
+    while piece := await run_details.step_value(db, run_id, step_id, what, start=start, most=PIECE):
         yield piece.encode("utf-8", "replace")
         start += PIECE
 
@@ -175,7 +176,7 @@ def _number(text: str) -> int:
 
 
 def _behind(step: TimedStep) -> str:
-    return step_cursor(StepPlace(step.started_at or glimpses.EVER, step.ordinal, step.step_id))
+    return step_cursor(StepPlace(step.started_at or run_details.EVER, step.ordinal, step.step_id))
 
 
 ENDPOINTS = (
@@ -189,8 +190,13 @@ ENDPOINTS = (
         page=True,
         answer_seconds=DOWNLOAD_SECONDS,
     ),
-    *endpoints_of(acting.DEEDS, here="runs"),
+    *endpoints_of(run_actions.ACTIONS, here="runs"),
     Endpoint(
-        "POST", "/runs/{run_id:int}/answer", acting.answer, Scope.OPERATE, "Answer what a run waits for", page=True
+        "POST",
+        "/runs/{run_id:int}/answer",
+        run_actions.answer,
+        Scope.OPERATE,
+        "Answer what a run waits for",
+        page=True,
     ),
 )

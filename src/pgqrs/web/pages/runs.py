@@ -8,21 +8,21 @@ from typing import Any
 
 from starlette.responses import Response
 
-from pgqrs.api.actions import act
-from pgqrs.api.admin import admin
-from pgqrs.api.search import SummaryPage
-from pgqrs.db import glimpses
-from pgqrs.db.glimpses import Glimpse
+from pgqrs.api.operations.admin import admin
+from pgqrs.api.operations.run_actions import act
+from pgqrs.api.operations.search import SummaryPage
+from pgqrs.db.views import run_details
+from pgqrs.db.views.run_details import RunProgress
 from pgqrs.errors import ConfigError, InvalidTransition, NotFound
 from pgqrs.filters import RunFilter
 from pgqrs.reports import BulkReason, BulkResult, CappedCount
 from pgqrs.types import RunStatus, RunSummary
-from pgqrs.web import lists
-from pgqrs.web.access import Scope
-from pgqrs.web.pages.deeds import LONG_SECONDS, text, texts
+from pgqrs.web import pagination
+from pgqrs.web.auth.access import Scope
+from pgqrs.web.pages.confirm import LONG_SECONDS, text, texts
 from pgqrs.web.pages.rendering import brief, parameter, render, see
 from pgqrs.web.problems import Problem
-from pgqrs.web.routing import Asked, Endpoint
+from pgqrs.web.routing import Endpoint, RequestContext
 
 PAGE = 50
 # What can be done to many at once.
@@ -31,15 +31,15 @@ _SINCE = ("15m", "1h", "24h", "7d")
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class RunListRow:
     """A run as the list shows it."""
 
     run: RunSummary
-    glimpse: Glimpse
+    glimpse: RunProgress
     reason: str
 
 
-async def show(asked: Asked) -> Response:
+async def show(asked: RequestContext) -> Response:
     query = parameter(asked, "q").strip()
     if query.removeprefix("#").isdecimal() and query.isascii():
         return see(asked, "/runs/{}", query.removeprefix("#"))
@@ -47,7 +47,7 @@ async def show(asked: Asked) -> Response:
     wanted, error = RunFilter(), None
     try:
         wanted = RunFilter.parse(query)
-        found = await lists.runs(asked.store, wanted, limit=PAGE, cursor=parameter(asked, "cursor") or None)
+        found = await pagination.runs(asked.store, wanted, limit=PAGE, cursor=parameter(asked, "cursor") or None)
     except (ConfigError, NotFound) as problem:
         error = str(problem)
     return await render(
@@ -65,14 +65,15 @@ async def show(asked: Asked) -> Response:
     )
 
 
-async def listed(asked: Asked, found: Sequence[RunSummary]) -> list[Listed]:
-    seen = await glimpses.of_runs(await asked.store.ready(), [(run.run_id, run.workflow) for run in found])
+async def listed(asked: RequestContext, found: Sequence[RunSummary]) -> list[RunListRow]:
+    seen = await run_details.of_runs(await asked.store.ready(), [(run.run_id, run.workflow) for run in found])
     return [
-        Listed(run, seen.get(run.run_id, Glimpse()), reason(run, seen.get(run.run_id, Glimpse()))) for run in found
+        RunListRow(run, seen.get(run.run_id, RunProgress()), reason(run, seen.get(run.run_id, RunProgress())))
+        for run in found
     ]
 
 
-def reason(run: RunSummary, glimpse: Glimpse) -> str:  # noqa: PLR0911 - a status, a line
+def reason(run: RunSummary, glimpse: RunProgress) -> str:  # noqa: PLR0911 - a status, a line
     """Why it is as it is, in a few words."""
     due = glimpse.due_in_seconds
     if run.deleted_at is not None:
@@ -115,7 +116,7 @@ def _since(wanted: RunFilter) -> list[dict[str, Any]]:
 # -- many at once ----------------------------------------------------------------------------------------
 
 
-async def ask_many(asked: Asked) -> Response:
+async def ask_many(asked: RequestContext) -> Response:
     """How many it would be, and whether that is meant."""
     given = asked.request.query_params
     verb, ids = _verb(parameter(asked, "verb")), given.getlist("run")
@@ -133,7 +134,13 @@ async def ask_many(asked: Asked) -> Response:
 
 
 async def _asked(
-    asked: Asked, verb: str, matched: CappedCount, shown: Sequence[int], *, query: str | None, ids: Sequence[int]
+    asked: RequestContext,
+    verb: str,
+    matched: CappedCount,
+    shown: Sequence[int],
+    *,
+    query: str | None,
+    ids: Sequence[int],
 ) -> Response:
     return await render(
         asked,
@@ -150,7 +157,7 @@ async def _asked(
     )
 
 
-async def do_many(asked: Asked) -> Response:
+async def do_many(asked: RequestContext) -> Response:
     verb, query = _verb(text(asked, "verb") or ""), text(asked, "q")
     if text(asked, "which") == "all":
         result = await _bulk(asked, verb, query or "", dry_run=False, reason=text(asked, "reason"))
@@ -171,7 +178,9 @@ async def do_many(asked: Asked) -> Response:
     )
 
 
-async def _bulk(asked: Asked, verb: str, query: str, *, dry_run: bool, reason: str | None = None) -> BulkResult:
+async def _bulk(
+    asked: RequestContext, verb: str, query: str, *, dry_run: bool, reason: str | None = None
+) -> BulkResult:
     """Those of a filter; an empty one was meant: the form says that it takes all."""
     does = {"restart": "restart_runs", "cancel": "cancel_runs", "delete": "delete_runs"}[verb]
     more = {} if verb == "restart" else {"reason": reason}
@@ -186,7 +195,7 @@ async def _bulk(asked: Asked, verb: str, query: str, *, dry_run: bool, reason: s
     return found
 
 
-async def _each(asked: Asked, verb: str, ids: Sequence[int], *, reason: str | None) -> BulkResult:
+async def _each(asked: RequestContext, verb: str, ids: Sequence[int], *, reason: str | None) -> BulkResult:
     """Those that were ticked, one by one; what is refused is told."""
     more = {} if verb == "restart" else {"reason": reason}
     refused = []

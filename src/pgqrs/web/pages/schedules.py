@@ -9,26 +9,30 @@ from starlette.responses import Response
 from pgqrs.api.schedules import schedules
 from pgqrs.db.tables import schedules as table
 from pgqrs.errors import ConfigError
+from pgqrs.text.durations import format_duration
 from pgqrs.types import Schedule
-from pgqrs.web.access import Scope
-from pgqrs.web.lists import GLIMPSE
-from pgqrs.web.pages.deeds import Deed, Question, endpoints_of
+from pgqrs.web.auth.access import Scope
+from pgqrs.web.pages.confirm import Confirmation, PageAction, endpoints_of
 from pgqrs.web.pages.rendering import render
-from pgqrs.web.routing import Asked, Endpoint
-from pgqrs.words import lasting
+from pgqrs.web.pagination import GLIMPSE
+from pgqrs.web.routing import Endpoint, RequestContext
 
 SHOWN_SLOTS = 30
 SHOWN = 1_000
 
 
-async def show_all(asked: Asked) -> Response:
+async def show_all(asked: RequestContext) -> Response:
     found = await table.list_all(await asked.store.ready(), limit=SHOWN, cut=GLIMPSE)
     return await render(
-        asked, "schedules.html", here="schedules", schedules=[(each, cadence(each)) for each in found], deeds=_DEEDS
+        asked,
+        "schedules.html",
+        here="schedules",
+        schedules=[(each, cadence(each)) for each in found],
+        page_actions=_DEEDS,
     )
 
 
-async def show(asked: Asked) -> Response:
+async def show(asked: RequestContext) -> Response:
     found = schedules(asked.store)
     name = asked.path("name")
     schedule = await found.get(name)
@@ -47,7 +51,7 @@ async def show(asked: Asked) -> Response:
         upcoming=upcoming,
         unreadable=unreadable,
         slots=await found.slots(name, SHOWN_SLOTS),
-        deeds=_DEEDS,
+        page_actions=_DEEDS,
     )
 
 
@@ -56,43 +60,43 @@ def cadence(schedule: Schedule) -> str:
     if schedule.cron is not None:
         return f"{schedule.cron} ({schedule.timezone})"
     if schedule.every_seconds is not None:
-        return f"every {lasting(schedule.every_seconds)}"
+        return f"every {format_duration(schedule.every_seconds)}"
     return "once"
 
 
-def _asking(sentence: str, *facts: str) -> Callable[[Asked], Awaitable[Question]]:
-    async def ask(asked: Asked) -> Question:
+def _asking(sentence: str, *facts: str) -> Callable[[RequestContext], Awaitable[Confirmation]]:
+    async def ask(asked: RequestContext) -> Confirmation:
         schedule = await schedules(asked.store).get(asked.path("name"))
-        return Question(sentence.format(schedule.name, schedule.workflow), facts)
+        return Confirmation(sentence.format(schedule.name, schedule.workflow), facts)
 
     return ask
 
 
-async def _pause(asked: Asked) -> None:
+async def _pause(asked: RequestContext) -> None:
     await schedules(asked.store).pause(asked.path("name"))
 
 
-async def _resume(asked: Asked) -> None:
+async def _resume(asked: RequestContext) -> None:
     await schedules(asked.store).resume(asked.path("name"))
 
 
-async def _trigger(asked: Asked) -> None:
+async def _trigger(asked: RequestContext) -> None:
     await schedules(asked.store).trigger(asked.path("name"), actor=asked.actor)
 
 
 _PAGE = "/schedules/{name}"
 _DEEDS = {
-    "pause": Deed(
+    "pause": PageAction(
         "schedule.pause", _PAGE, "Pause",
         _asking("Pause schedule {}?", "Nothing is triggered until it is resumed; runs that were triggered go on."),
         _pause,
     ),
-    "resume": Deed(
+    "resume": PageAction(
         "schedule.resume", _PAGE, "Resume",
         _asking("Let schedule {} go on?", "It goes on with the next slot; what passed meanwhile is not made up for."),
         _resume,
     ),
-    "trigger": Deed(
+    "trigger": PageAction(
         "schedule.trigger", _PAGE, "Trigger now",
         _asking("Start a run of {1} now, as schedule {0} would?", "Beside its slots: those stay as they are."),
         _trigger, scope=Scope.TRIGGER,

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from pgqrs.web.login import begin_session, end_session
-from pgqrs.web.pages.deeds import text
+from pgqrs.web.auth.login import begin_session, end_session
+from pgqrs.web.pages.confirm import text
 from pgqrs.web.pages.rendering import Frame, parameter, render_bare, see, seen
 from pgqrs.web.problems import Problem
-from pgqrs.web.routing import Asked, Endpoint
+from pgqrs.web.routing import Endpoint, RequestContext
 
 
-async def show(asked: Asked) -> Response:
+async def show(asked: RequestContext) -> Response:
     return _form(asked, parameter(asked, "back"))
 
 
-async def log_in(asked: Asked) -> Response:
+async def log_in(asked: RequestContext) -> Response:
     given = text(asked, "token")
     response = seen(asked, text(asked, "back"), done="", otherwise="/")
     if given is None or not await begin_session(asked.request, asked.access, given, response):
@@ -23,13 +23,13 @@ async def log_in(asked: Asked) -> Response:
     return response
 
 
-async def log_out(asked: Asked) -> Response:
+async def log_out(asked: RequestContext) -> Response:
     response = see(asked, "/login", done="session.end")
     await end_session(asked.request, asked.access, response)
     return response
 
 
-def _form(asked: Asked, back: str, *, wrong: bool = False) -> Response:
+def _form(asked: RequestContext, back: str, *, wrong: bool = False) -> Response:
     if not asked.access.has_login:
         raise Problem(
             403,

@@ -8,19 +8,19 @@ from typing import Any
 
 from starlette.responses import Response
 
-from pgqrs.api.admin import admin
+from pgqrs.api.operations.admin import admin
 from pgqrs.api.retention import retention
 from pgqrs.config import Config
-from pgqrs.dsn import masked
-from pgqrs.web.access import Scope
+from pgqrs.text.dsn import masked
+from pgqrs.web.auth.access import Scope
 from pgqrs.web.pages.rendering import parameter, render
-from pgqrs.web.routing import Asked, Endpoint
+from pgqrs.web.routing import Endpoint, RequestContext
 
 # The doctor looks at much; a page that nobody asked it of must not wait for it.
 _DOCTOR_SECONDS = 30.0
 
 
-async def show(asked: Asked) -> Response:
+async def show(asked: RequestContext) -> Response:
     from pgqrs import __version__  # noqa: PLC0415 - the package imports nothing of ours at its head
 
     store = asked.store

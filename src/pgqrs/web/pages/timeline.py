@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from pgqrs.db.glimpses import FailedAttempt, TimedStep
 from pgqrs.db.tables.runs import RunRow
-from pgqrs.names import signal_of
+from pgqrs.db.views.run_details import FailedAttempt, TimedStep
+from pgqrs.text.names import signal_of
 from pgqrs.types import ENDED, StepStatus
 from pgqrs.web.pages.rendering import took
 
@@ -41,7 +41,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TimelineRow:
     step: TimedStep
     segments: tuple[Segment, ...]
     seconds: float | None
@@ -63,7 +63,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    lines: tuple[Line, ...]
+    lines: tuple[TimelineRow, ...]
     # The run itself: waiting for a worker, then at work.
     run: tuple[Segment, ...]
     ticks: tuple[Tick, ...]
@@ -83,7 +83,9 @@ def drawn(run: RunRow, steps: Sequence[TimedStep], failures: Sequence[FailedAtte
         moments += _busy(step, failed)
     axis = _Axis(moments)
     return Timeline(
-        lines=tuple(Line(step, tuple(_segments(step, failed, axis, end)), _seconds(step)) for step, failed in rows),
+        lines=tuple(
+            TimelineRow(step, tuple(_segments(step, failed, axis, end)), _seconds(step)) for step, failed in rows
+        ),
         run=tuple(_run_segments(run, axis, end)),
         ticks=axis.ticks(),
         folds=axis.folds,

@@ -11,24 +11,24 @@ from typing import Any
 from markupsafe import Markup
 from starlette.responses import Response
 
-from pgqrs.api import catalogue
-from pgqrs.api.metrics import workflow_metrics
+from pgqrs.api.operations import workflow_list
+from pgqrs.api.operations.metrics import workflow_metrics
 from pgqrs.api.workflow import workflow as workflow_of
-from pgqrs.db import glimpses
-from pgqrs.db.glimpses import Cell
-from pgqrs.db.metrics import percentile
-from pgqrs.db.pulse import workflows_at_a_glance
 from pgqrs.db.tables import workflows as table
+from pgqrs.db.views import run_details
+from pgqrs.db.views.metrics import percentile
+from pgqrs.db.views.run_details import Cell
+from pgqrs.db.views.throughput import workflows_at_a_glance
 from pgqrs.errors import ConfigError, InvalidArguments, SerializationError
 from pgqrs.filters import RunFilter
 from pgqrs.types import RunSummary, StepStatus
-from pgqrs.web import lists
-from pgqrs.web.access import Scope
-from pgqrs.web.pages.deeds import Deed, Question, Unclear, check_may_see, endpoints_of, text
+from pgqrs.web import pagination
+from pgqrs.web.auth.access import Scope
+from pgqrs.web.pages.confirm import Confirmation, PageAction, Unclear, check_may_see, endpoints_of, text
 from pgqrs.web.pages.rendering import parameter, render, see
-from pgqrs.web.pages.starting import fields_of, input_of
-from pgqrs.web.routing import Asked, Endpoint
-from pgqrs.web.triggering import triggered
+from pgqrs.web.pages.start_form import fields_of, input_of
+from pgqrs.web.routing import Endpoint, RequestContext
+from pgqrs.web.triggers import triggered
 
 PAGE = 100
 # Percentiles are of so many of the newest runs; the grid shows the newest of those.
@@ -70,7 +70,7 @@ def _drawn(status: StepStatus | None, attempts: int) -> Markup:
     return Markup('<td class="cell c-{}">{}</td>').format(status.lower(), mark)
 
 
-async def show_all(asked: Asked) -> Response:
+async def show_all(asked: RequestContext) -> Response:
     found = await workflows_at_a_glance(
         await asked.store.ready(), window=_WINDOW.total_seconds(), limit=PAGE + 1, after=parameter(asked, "after")
     )
@@ -84,11 +84,11 @@ async def show_all(asked: Asked) -> Response:
     )
 
 
-async def show(asked: Asked, *, error: str | None = None, given: dict[str, Any] | None = None) -> Response:
+async def show(asked: RequestContext, *, error: str | None = None, given: dict[str, Any] | None = None) -> Response:
     name = asked.path("name")
     found = await table.get(await asked.store.ready(), name)
-    newest = await lists.runs(asked.store, RunFilter(workflow=found.name), limit=_SAMPLED)
-    cells = await glimpses.cells(await asked.store.ready(), [run.run_id for run in newest])
+    newest = await pagination.runs(asked.store, RunFilter(workflow=found.name), limit=_SAMPLED)
+    cells = await run_details.cells(await asked.store.ready(), [run.run_id for run in newest])
     # The newest first, as in every list: what does not fit on a small screen is the oldest.
     columns: list[RunSummary] = newest[:_COLUMNS]
     return await render(
@@ -101,7 +101,7 @@ async def show(asked: Asked, *, error: str | None = None, given: dict[str, Any] 
         columns=columns,
         lines=step_lines(cells, [run.run_id for run in columns]),
         sampled=len(newest),
-        deeds=_DEEDS,
+        page_actions=_DEEDS,
         error=error,
         given=given or {},
         fields=fields_of(await table.input_schema(await asked.store.ready(), found.name)),
@@ -155,7 +155,7 @@ def _base(step_id: str) -> str:
 # -- a new run, pause and resume ---------------------------------------------------------------------------
 
 
-async def trigger(asked: Asked) -> Response:
+async def trigger(asked: RequestContext) -> Response:
     """A new run, with what the form says; shown again when that cannot be."""
     name = asked.path("name")
     await table.get(await asked.store.ready(), name)
@@ -184,29 +184,29 @@ def _seconds(given: str | None) -> float:
 
 
 def _asking(sentence: str, *facts: str) -> Any:
-    async def ask(asked: Asked) -> Question:
+    async def ask(asked: RequestContext) -> Confirmation:
         found = await table.get(await asked.store.ready(), asked.path("name"))
-        return Question(sentence.format(found.name), facts)
+        return Confirmation(sentence.format(found.name), facts)
 
     return ask
 
 
-async def _pause(asked: Asked) -> None:
-    await catalogue.pause_workflow(asked.store, asked.path("name"))
+async def _pause(asked: RequestContext) -> None:
+    await workflow_list.pause_workflow(asked.store, asked.path("name"))
 
 
-async def _resume(asked: Asked) -> None:
-    await catalogue.resume_workflow(asked.store, asked.path("name"))
+async def _resume(asked: RequestContext) -> None:
+    await workflow_list.resume_workflow(asked.store, asked.path("name"))
 
 
 _PAGE = "/workflows/{name}"
 _DEEDS = {
-    "pause": Deed(
+    "pause": PageAction(
         "workflow.pause", _PAGE, "Pause",
         _asking("Pause workflow {}?", "No run of it begins or goes on until it is resumed; what runs now finishes."),
         _pause,
     ),
-    "resume": Deed("workflow.resume", _PAGE, "Resume", _asking("Let workflow {} go on?"), _resume),
+    "resume": PageAction("workflow.resume", _PAGE, "Resume", _asking("Let workflow {} go on?"), _resume),
 }  # fmt: skip
 
 ENDPOINTS = (

@@ -1,0 +1,1 @@
+"""One module per noun or command of the command line."""

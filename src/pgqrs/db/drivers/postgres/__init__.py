@@ -1,0 +1,1 @@
+"""PostgreSQL through asyncpg: pool, session settings, errors, LISTEN/NOTIFY."""

@@ -1,0 +1,1 @@
+"""What changes a run, each verb one transaction: trigger, claim, settle, and the transitions from outside."""

@@ -1,0 +1,1 @@
+"""Read-only questions about runs, queues and workers: for lists, pages, metrics and tests."""

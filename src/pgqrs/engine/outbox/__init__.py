@@ -1,0 +1,1 @@
+"""The outbox: the role that publishes its events, the routes, and the publishers."""

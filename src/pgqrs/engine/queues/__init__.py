@@ -1,0 +1,1 @@
+"""Plain queues: the processor behind `consumer.process`, and the leases of its messages."""

@@ -1,0 +1,139 @@
+"""Which steps made a handler fail: those whose errors left it, and not those whose errors it caught."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pgqrs.db.runs.records import StepRecord
+from pgqrs.engine.replay.branches import Branch, handled_here
+from pgqrs.errors import StepFailed
+from pgqrs.serialization import object_in
+from pgqrs.types import StepStatus
+
+
+@dataclass(slots=True)
+class FailedStep:
+    """A step that failed in this pass, and the error that its caller saw."""
+
+    record: StepRecord
+    error: BaseException
+    branch: Branch | None = None
+    # True when the step has its own retry policy, which has given up: the run's retry does not run it again.
+    is_final: bool = False
+    # True when the handler got the error: not when it was cancelled while the error was being recorded.
+    is_raised: bool = False
+    # The errors of one call that raised the first of them, this one among them.
+    beside: object = None
+
+
+def culprits(failed: Sequence[FailedStep], error: BaseException) -> list[FailedStep]:
+    """The failed steps that `error`, which has left the handler, came from.
+
+    With them those that failed beside them: `gather` and `ctx.map` raise the first error alone, and no part of the
+    handler has seen the others.
+    """
+    sources = list(_sources(failed, error))
+    found = {id(step) for step in sources}
+    parents = {_parent(step) for step in sources if _parent(step) is not None}
+    calls = {id(step.beside) for step in sources if step.beside is not None}
+    return [
+        step
+        for step in failed
+        if id(step) in found or id(step.beside) in calls or (_is_unseen(step) and _parent(step) in parents)
+    ]
+
+
+def reopened(steps: Iterable[FailedStep]) -> tuple[StepRecord, ...]:
+    """Their records as the next attempt shall find them: to be run again."""
+    return tuple(
+        step.record._replace(status=StepStatus.PENDING, output=None, is_again=True)
+        for step in steps
+        if not step.is_final
+    )
+
+
+def raised_as(failed: Iterable[FailedStep], error: BaseException) -> tuple[str, str] | None:
+    """The module and the name of the class that a step raised, where the handler got a stand-in for it."""
+    if not isinstance(error, StepFailed):
+        return None
+    for step in failed:
+        if step.error is error:
+            known = object_in(step.record.error)
+            return str(known.get("module")), str(known.get("qualname"))
+    return None
+
+
+class Compensations:
+    """The steps that a handler asked for while it was handling an error, and that error."""
+
+    def __init__(self, around: BaseException | None) -> None:
+        # What the code that runs the worker is handling itself: no error of the handler's.
+        self._around = around
+        self._noted: list[tuple[str, BaseException]] = []
+
+    def note(self, step_id: str) -> None:
+        error = handled_here()
+        if error is not None and error is not self._around:
+            self._noted.append((step_id, error))
+
+    def of(self, error: BaseException, failed: Sequence[FailedStep]) -> list[str]:
+        """What the handler did about `error`, which has left it all the same: a refund, say."""
+        if not self._noted:
+            return []
+        by_error = _by_error(failed)
+        left = {id(link) for link in _links(by_error, error)} - {id(self._around)}
+        return [
+            step_id for step_id, handled in self._noted if any(id(link) in left for link in _links(by_error, handled))
+        ]
+
+    def clear(self) -> None:
+        self._noted.clear()
+
+
+def _sources(failed: Sequence[FailedStep], error: BaseException) -> Iterator[FailedStep]:
+    by_error = _by_error(failed)
+    for link in _links(by_error, error):
+        if (step := by_error.get(id(link))) is not None:
+            yield step
+
+
+def _by_error(failed: Sequence[FailedStep]) -> dict[int, FailedStep]:
+    # `except*` takes a group apart: each of its parts stands for the step that raised it.
+    return {id(part): step for step in failed for part in _parts(step.error)}
+
+
+def _links(by_error: Mapping[int, FailedStep], error: BaseException) -> Iterator[BaseException]:
+    """The error, its parts, and what it was raised from or while handling, as far as the errors of steps."""
+    seen: set[int] = set()
+    links: list[BaseException | None] = [error]
+    while links:
+        link = links.pop()
+        if link is None or id(link) in seen:
+            continue
+        seen.add(id(link))
+        yield link
+        if id(link) in by_error:
+            # What it was raised in the place of, the handler had caught.
+            continue
+        if isinstance(link, BaseExceptionGroup):
+            links += link.exceptions
+        # Both: `raise Failed from e.__cause__` names one error in the block that handles another.
+        links += (link.__cause__, link.__context__)
+
+
+def _parts(error: BaseException) -> Iterator[BaseException]:
+    yield error
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            yield from _parts(part)
+
+
+def _parent(step: FailedStep) -> Branch | None:
+    return None if step.branch is None else step.branch.parent
+
+
+def _is_unseen(step: FailedStep) -> bool:
+    """True when its error reached no part of the handler, or ended a branch that is not the handler itself."""
+    branch = step.branch
+    return branch is not None and branch.parent is not None and (not step.is_raised or branch.error is step.error)

@@ -1,0 +1,1 @@
+"""Schedules: when their slots are, and the role that triggers them."""

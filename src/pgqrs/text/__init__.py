@@ -1,0 +1,1 @@
+"""Small languages that people and programs write: DSNs, durations, names, shell commands, wildcards."""

@@ -1,0 +1,1 @@
+"""Pages that follow: one question to the store for all listeners, sent as server-sent events."""

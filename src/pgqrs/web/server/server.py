@@ -1,0 +1,214 @@
+"""Serving the application: uvicorn with limits, a clear word when it cannot listen, and an end within a second."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import signal
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from starlette.applications import Starlette
+
+from pgqrs.distribution import install_command
+from pgqrs.errors import ConfigError
+from pgqrs.web.application import app
+from pgqrs.web.auth.access import LOOPBACK
+from pgqrs.web.auth.login import TOKEN
+from pgqrs.web.auth.proxies import ForwardedClient, TrustedProxies
+from pgqrs.web.auth.start_token import StartToken
+from pgqrs.web.auth.tokens import Tokens
+from pgqrs.web.server.connections import Gate, GuardedConnection
+from pgqrs.web.server.exchange import MOST_HEADER_BYTES
+from pgqrs.web.server.rate_limit import RateLimit
+
+try:
+    import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+except ModuleNotFoundError as _error:
+    raise ConfigError(f"serving needs {_error.name}: {install_command('web')}") from None
+
+if TYPE_CHECKING:
+    from pgqrs.api.store import Store
+
+PORT = 7890
+KEEP_ALIVE_SECONDS = 15
+# What is under way when it is told to stop may finish within this.
+DRAIN_SECONDS = 1
+
+
+async def serve(
+    store: Store,
+    *,
+    host: str = "127.0.0.1",
+    port: int = PORT,
+    tokens: str | Path | Tokens | StartToken | None = None,
+    actions: bool | None = None,
+    hosts: Iterable[str] = (),
+    dashboard: bool = True,
+    root_path: str = "",
+    rate: RateLimit | None = None,
+    trusted_proxies: Iterable[str] = (),
+    ready: Callable[[str], None] | None = None,
+) -> None:
+    """Serves until SIGTERM or Ctrl-C. `ready` is told the address once it listens.
+
+    With tokens their scopes decide, unless `actions` is False. Without, it makes one for this start, which is in the
+    address; it then answers callers on this machine only, and only shows, unless `actions`.
+    """
+    host = _without_name(host)
+    proxies = TrustedProxies(trusted_proxies)
+    known = StartToken() if tokens is None else tokens
+    if isinstance(known, StartToken):
+        _check_local(host, proxies)
+    await store.ready()
+    names = {*hosts, *([] if _is_any(host) else [f"[{host}]" if ":" in host else host])}
+    application = app(
+        store,
+        tokens=known,
+        read_only=None if actions is None else not actions,
+        hosts=names - set(LOOPBACK),
+        dashboard=dashboard,
+        rate=rate,
+    )
+    listening = listen(host, port)
+    try:
+        gate = Gate(trusted=proxies)
+        server = _Server(_config(application, gate, root_path=root_path, proxies=proxies), application, gate)
+        where = f"[{host}]" if ":" in host else host
+        address = f"http://{where}:{listening.getsockname()[1]}{root_path}"
+        if isinstance(known, StartToken):
+            address += f"/?{TOKEN}={known.token}"
+        await server.run_until_told(listening, lambda: ready(address) if ready else None)
+    finally:
+        listening.close()
+
+
+def _check_local(host: str, proxies: TrustedProxies) -> None:
+    reached = f"{host} can be reached from other machines" if not is_loopback(host) else ""
+    if reached or proxies:
+        raise ConfigError(
+            f"{reached or 'a proxy passes on requests of other machines'}, and the token of a start is for this "
+            "machine; make a token (`pgqrs token create NAME --scope read`) and give its file with --tokens, "
+            "or serve on 127.0.0.1 without a proxy"
+        )
+
+
+def _without_name(host: str) -> str:
+    """Return the address to listen on, which is also printed.
+
+    Browsers try `localhost` on [::1] first, where another user of this machine may listen for the token in the
+    address. So the name is neither bound, nor printed.
+    """
+    return "127.0.0.1" if host.lower() == "localhost" else host
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it; a name other than localhost may be anybody's."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """The socket, or ConfigError with the way out."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(128)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        number = getattr(error, "errno", None)
+        if number == errno.EADDRINUSE:
+            raise ConfigError(f"port {port} of {host} is in use; choose another with --port, or 0 for any") from None
+        if number == errno.EACCES:
+            raise ConfigError(f"port {port} needs more rights than this process has; use one from 1024 on") from None
+        raise ConfigError(f"cannot listen on {host}, port {port}: {error}") from None
+    return listening
+
+
+def _is_any(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _config(application: Starlette, gate: Gate, *, root_path: str, proxies: TrustedProxies) -> uvicorn.Config:
+    def guarded(**given: Any) -> GuardedConnection:
+        return GuardedConnection(gate, H11Protocol(**given))
+
+    return uvicorn.Config(
+        ForwardedClient(application, proxies) if proxies else application,
+        # A setting that takes a class; all that uvicorn does with it is to call it.
+        http=cast(type[asyncio.Protocol], guarded),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        # Its notes on starting and stopping would stand between the lines of the audit log.
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        # A proxy that may say for whom it asks decides who is locked out. uvicorn compares addresses by their text.
+        proxy_headers=False,
+        root_path=root_path,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+        h11_max_incomplete_event_size=MOST_HEADER_BYTES,
+    )
+
+
+class _Server(uvicorn.Server):
+    """Ends the streams before it waits for connections to close, and leaves signals as it found them."""
+
+    def __init__(self, config: uvicorn.Config, application: Starlette, gate: Gate) -> None:
+        super().__init__(config)
+        self._application = application
+        self._gate = gate
+
+    async def run_until_told(self, listening: socket.socket, ready: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        signals = (signal.SIGINT, signal.SIGTERM)
+        for each in signals:
+            # In a thread that is not the main one there are no signals to hear of.
+            with contextlib.suppress(RuntimeError, ValueError):
+                loop.add_signal_handler(each, self._stop)
+        self._ready = ready
+        running = asyncio.create_task(self.serve(sockets=[listening]), name="pgqrs-web-server")
+        try:
+            # Shielded: whoever is cancelled still ends as after a signal, with nothing left open.
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            self._stop()
+            await running
+            raise
+        finally:
+            for each in signals:
+                with contextlib.suppress(RuntimeError, ValueError):
+                    loop.remove_signal_handler(each)
+            await self._application.state.watcher.close()
+
+    def _stop(self) -> None:
+        self.should_exit = True
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """uvicorn's own raises them again at the end, and so would end the process before the store is closed."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._gate.is_closing = True
+        await self._application.state.watcher.close()
+        await super().shutdown(sockets)
+        self._gate.close()
