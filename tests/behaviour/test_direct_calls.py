@@ -236,7 +236,7 @@ async def test_a_call_raises_the_failure_of_a_run_that_failed_elsewhere(store, c
     with faults.injected(faults.at("before", "direct_calls.seconds_until_due", (waits := asyncio.Event()).set)):
         await asyncio.wait_for(waits.wait(), 30)
     [run] = await order.runs(store)
-    ending = settlement.Ending(pgqrs.RunStatus.ERROR, error=encode({"type": "X", "message": "y"}), last_error="X: y")
+    ending = settlement.Ended(pgqrs.RunStatus.ERROR, error=encode({"type": "X", "message": "y"}), last_error="X: y")
     await store.database.perform(
         lambda db: settlement.end(db, [(run.run_id, ending)]), kind=settlement.Kind.UNIT, idempotent=False
     )

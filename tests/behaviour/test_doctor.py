@@ -296,7 +296,7 @@ def server(monkeypatch):
         return answer
 
     for name in said:
-        monkeypatch.setattr(doctor_server.doctoring, name, answering(name))
+        monkeypatch.setattr(doctor_server.diagnostics, name, answering(name))
     return said
 
 

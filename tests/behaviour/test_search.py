@@ -366,14 +366,14 @@ async def test_what_its_state_does_not_allow_is_skipped_with_the_reason(store, f
 
 async def test_one_run_that_cannot_be_done_does_not_keep_the_others_from_it(store, flow, admin, monkeypatch):
     ids = await flow.trigger_many(range(3)).execute(store)
-    cancel = verbs.lifecycle.cancel
+    cancel = verbs.transitions.cancel
 
     async def broken(db, run_id, **options):
         if run_id == ids[1]:
             raise pgqrs.PgqrsError("no luck")
         return await cancel(db, run_id, **options)
 
-    monkeypatch.setattr(verbs.lifecycle, "cancel", broken)
+    monkeypatch.setattr(verbs.transitions, "cancel", broken)
     result = await admin.cancel_runs(workflow="flow", dry_run=False)
 
     assert (result.done, result.failed) == (2, 1)
@@ -392,7 +392,7 @@ async def test_more_runs_than_one_batch_are_all_done(store, flow, admin, monkeyp
 
 async def test_runs_that_come_after_the_call_began_are_not_touched(store, flow, admin, monkeypatch):
     await flow.trigger_many([1, 2]).execute(store)
-    cancel, prepared = verbs.lifecycle.cancel, search.prepared
+    cancel, prepared = verbs.transitions.cancel, search.prepared
     late = []
 
     def and_one_more(call):
@@ -403,7 +403,7 @@ async def test_runs_that_come_after_the_call_began_are_not_touched(store, flow, 
         return calling
 
     monkeypatch.setattr(verbs, "BULK_BATCH", 1)
-    monkeypatch.setattr(verbs.lifecycle, "cancel", and_one_more(cancel))
+    monkeypatch.setattr(verbs.transitions, "cancel", and_one_more(cancel))
     monkeypatch.setattr(search, "prepared", and_one_more(prepared))
     result = await admin.cancel_runs(workflow="flow", dry_run=False)
 
@@ -447,7 +447,7 @@ async def test_a_lost_database_stops_a_bulk_verb(store, flow, admin, monkeypatch
         asked.append(run_id)
         raise pgqrs.ConnectionFailed("away")
 
-    monkeypatch.setattr(verbs.lifecycle, "cancel", away)
+    monkeypatch.setattr(verbs.transitions, "cancel", away)
 
     with pytest.raises(pgqrs.ConnectionFailed):
         await admin.cancel_runs(workflow="flow", dry_run=False)

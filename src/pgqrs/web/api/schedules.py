@@ -50,7 +50,7 @@ class SlotsAsked(RequestShape):
     limit: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 50
 
 
-class SlotToTrigger(RequestShape):
+class NextSlot(RequestShape):
     slot_at: datetime
 
 
@@ -182,7 +182,7 @@ ENDPOINTS = (
         Scope.READ,
         "When it is due next",
         query=NextAsked,
-        gives=Items(SlotToTrigger),
+        gives=Items(NextSlot),
     ),
     Endpoint(
         "GET",
