@@ -6,7 +6,7 @@ _WORKFLOWS = "tests/behaviour/test_workflows.py"
 _MATRIX = "tests/seeds/test_seed_000_state_matrix.py"
 _PROCESSES = "tests/behaviour/test_worker_processes.py"
 _LEASES = "tests/behaviour/test_leases.py"
-_BACKUP = "tests/faults/test_b10.py"
+_BACKUP = "tests/faults/test_backups.py"
 
 
 MUTANTS = (

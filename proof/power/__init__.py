@@ -1,4 +1,4 @@
-"""System calls that fail, and power that is cut: SQLite keeps what was acknowledged (FAULTS B5.1, B5.2, B5.3).
+"""System calls that fail, and power that is cut: SQLite keeps what was acknowledged.
 
     workload.py    work through the public API, and the program that comes after
     nursery.py     forks it, and holds it until it is watched          tracing.py   strace beside it

@@ -1,4 +1,4 @@
-"""Disks that run full, refuse, or lose files under a running program: FAULTS B4.18, B5.2, B5.7, B5.8.
+"""Disks that run full, refuse, or lose files under a running program.
 
 Tests that need a small or a read-only file system run this file as a program, in a mount namespace of its own.
 """
@@ -30,7 +30,7 @@ from rig import postgres
 INSERT = Query("insert", "insert into t (x) values (:x)")
 
 
-# -- B5.2: the disk does not confirm ---------------------------------------------------------------------
+# -- the disk does not confirm ---------------------------------------------------------------------
 
 
 class Refusing:
@@ -77,7 +77,8 @@ async def errors_of(db, codes, *, together):
     return await asyncio.gather(*units, return_exceptions=True)
 
 
-async def test_b5_2_a_commit_that_the_disk_did_not_confirm_is_ambiguous(db):
+@pytest.mark.row("B5.2")
+async def test_a_commit_that_the_disk_did_not_confirm_is_ambiguous(db):
     [error] = await errors_of(db, [sqlite3.SQLITE_IOERR_FSYNC], together=1)
 
     assert isinstance(error, pgqrs.ConnectionFailed)
@@ -86,7 +87,8 @@ async def test_b5_2_a_commit_that_the_disk_did_not_confirm_is_ambiguous(db):
     assert db.file.path in str(error)
 
 
-async def test_b5_2_a_commit_that_was_not_written_says_so(db):
+@pytest.mark.row("B5.2")
+async def test_a_commit_that_was_not_written_says_so(db):
     [error] = await errors_of(db, [sqlite3.SQLITE_IOERR_WRITE], together=1)
 
     assert isinstance(error, pgqrs.ConnectionFailed)
@@ -94,19 +96,21 @@ async def test_b5_2_a_commit_that_was_not_written_says_so(db):
     assert "nothing of this call was written" in str(error)
 
 
-async def test_b5_2_the_doubt_of_a_shared_commit_stays_with_each_of_its_units(db):
+@pytest.mark.row("B5.2")
+async def test_the_doubt_of_a_shared_commit_stays_with_each_of_its_units(db):
     codes = [sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_WRITE]
     one, other, after = await errors_of(db, codes, together=3)
 
     assert (one.ambiguous, other.ambiguous, after) == (True, True, 1)
 
 
-# -- B5.8: files that go, or are not all of it -----------------------------------------------------------
+# -- files that go, or are not all of it -----------------------------------------------------------
 
 
+@pytest.mark.row("B5.8")
 @pytest.mark.parametrize("suffix", ["-wal", "-shm"])
 @pytest.mark.parametrize("link", [False, True])
-async def test_b5_8_a_store_whose_log_was_removed_takes_no_more_messages(tmp_path, suffix, link):
+async def test_a_store_whose_log_was_removed_takes_no_more_messages(tmp_path, suffix, link):
     file = tmp_path / "app.db"
     if link:
         file.touch()
@@ -121,7 +125,8 @@ async def test_b5_8_a_store_whose_log_was_removed_takes_no_more_messages(tmp_pat
     await store.close()
 
 
-async def test_b5_8_a_copy_without_its_log_is_older_but_whole(tmp_path):
+@pytest.mark.row("B5.8")
+async def test_a_copy_without_its_log_is_older_but_whole(tmp_path):
     file, copy = tmp_path / "app.db", tmp_path / "copy.db"
     async with pgqrs.connect(f"sqlite:///{file}") as store:
         await store.create_queue("tasks")
@@ -135,7 +140,8 @@ async def test_b5_8_a_copy_without_its_log_is_older_but_whole(tmp_path):
         assert [message.payload for message in messages] == ["in the file"]
 
 
-async def test_b5_8_a_link_and_its_file_are_one_database(tmp_path):
+@pytest.mark.row("B5.8")
+async def test_a_link_and_its_file_are_one_database(tmp_path):
     async with pgqrs.connect(f"sqlite:///{tmp_path / 'app.db'}") as store:
         await store.create_queue("tasks")
         (tmp_path / "link.db").symlink_to(tmp_path / "app.db")
@@ -146,7 +152,8 @@ async def test_b5_8_a_link_and_its_file_are_one_database(tmp_path):
         assert message.payload == "through the link"
 
 
-async def test_b5_8_a_store_in_memory_has_one_connection_for_all_it_does():
+@pytest.mark.row("B5.8")
+async def test_a_store_in_memory_has_one_connection_for_all_it_does():
     async with pgqrs.connect("sqlite://:memory:") as store:
         await store.create_queue("tasks")
         producer, consumer = await store.producer("tasks"), await store.consumer("tasks")
@@ -157,7 +164,8 @@ async def test_b5_8_a_store_in_memory_has_one_connection_for_all_it_does():
         assert metrics.ready + metrics.leased == 20
 
 
-def test_b5_8_a_read_only_folder_is_refused_by_name(tmp_path):
+@pytest.mark.row("B5.8")
+def test_a_read_only_folder_is_refused_by_name(tmp_path):
     told = in_namespace("read_only", tmp_path)
 
     for error in told:
@@ -165,10 +173,11 @@ def test_b5_8_a_read_only_folder_is_refused_by_name(tmp_path):
         assert f"{tmp_path}/app.db" in error["text"] or f"{tmp_path}/new.db" in error["text"]
 
 
-# -- B5.7, B4.18: full -----------------------------------------------------------------------------------
+# -- full -----------------------------------------------------------------------------------
 
 
-def test_b5_7_a_full_disk_is_a_typed_error_and_goes_on_when_there_is_room(tmp_path):
+@pytest.mark.row("B5.7")
+def test_a_full_disk_is_a_typed_error_and_goes_on_when_there_is_room(tmp_path):
     told = in_namespace("sqlite_full", tmp_path)
 
     assert told["errors"] == ["ConnectionFailed"] * 3
@@ -179,13 +188,15 @@ def test_b5_7_a_full_disk_is_a_typed_error_and_goes_on_when_there_is_room(tmp_pa
     assert told["integrity"] == "ok"
 
 
-def test_b5_7_a_worker_outlives_a_full_disk(tmp_path):
+@pytest.mark.row("B5.7")
+def test_a_worker_outlives_a_full_disk(tmp_path):
     told = in_namespace("worker_full", tmp_path)
 
     assert told == {"status": "SUCCESS", "output": ["one", "two"], "bodies_of_one": 1, "alive_while_full": True}
 
 
-def test_b4_18_a_full_postgres_is_a_typed_error_and_goes_on_when_there_is_room(tmp_path):
+@pytest.mark.row("B4.18")
+def test_a_full_postgres_is_a_typed_error_and_goes_on_when_there_is_room(tmp_path):
     if postgres.find_binaries() is None:
         missing("PostgreSQL")
     told = in_namespace("postgres_full", tmp_path)

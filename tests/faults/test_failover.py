@@ -1,4 +1,4 @@
-"""B4: a standby that did not have everything takes over, and the old primary comes back."""
+"""A standby that did not have everything takes over, and the old primary comes back."""
 
 import asyncio
 import logging

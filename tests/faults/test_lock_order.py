@@ -6,7 +6,14 @@ import asyncpg
 import pytest
 
 import pgqrs
+from pgqrs.db.drivers.postgres import driver
 from pgqrs.db.queries import Query
+from pgqrs.db.runs import settlement, triggers
+from pgqrs.db.runs.records import RunWrite, StepRecord
+from pgqrs.db.runs.triggers import NewRuns
+from pgqrs.db.tables import workers, workflows
+from pgqrs.db.tables.messages import Source
+from pgqrs.types import StepStatus
 from rig.failures import LEASE_SECONDS, Failures
 
 pytestmark = pytest.mark.backends("postgres")
@@ -85,3 +92,32 @@ async def test_nobody_cancels_a_run_in_the_middle_of_its_transaction(store, flow
     assert not early
     assert (await flow.get_run(run_id, store)).status == "CANCELLED"
     await worker.close()
+
+
+@pytest.mark.row("B4.14")
+async def test_batches_in_opposite_orders_do_not_deadlock(store, monkeypatch):
+    db = store.database
+    workflow = await workflows.create(db, "flow")
+    worker_id = await workers.register(db, queue_id=workflow.queue_id, name="w", port=0, info={"pid": 1})
+    await triggers.trigger(db, NewRuns(workflow.workflow_id, workflow.queue_id, ["null"] * 40))
+    from pgqrs.db.runs import claims
+
+    held = await claims.claim(db, [Source(workflow.queue_id, 60)], worker_id=worker_id, batch=40)
+    deadlocks = []
+    explained = driver.PostgresDriver._explained
+
+    def noticed(self, error, *, in_doubt):
+        if isinstance(error, asyncpg.DeadlockDetectedError):
+            deadlocks.append(error)
+        return explained(self, error, in_doubt=in_doubt)
+
+    monkeypatch.setattr(driver.PostgresDriver, "_explained", noticed)
+
+    def batch(order, n):
+        return [RunWrite(claim.fence, (StepRecord(f"s{n}", n, StepStatus.SUCCESS, output="1"),)) for claim in order]
+
+    for n in range(10):
+        forth, back = batch(held, 2 * n), batch(held[::-1], 2 * n + 1)
+        await asyncio.gather(settlement.commit(db, forth), settlement.commit(db, back))
+
+    assert deadlocks == []

@@ -1,4 +1,4 @@
-"""Power and system calls, a small part of proof/power: FAULTS B5.1, B5.2, B5.3; and whether its disk is a harsh one."""
+"""Power and system calls, a small part of proof/power; and whether its disk is a harsh one."""
 
 import os
 import random
@@ -27,7 +27,8 @@ def recorded(_tracer, tmp_path_factory):
     return cuts.record(tmp_path_factory.mktemp("power") / "full")
 
 
-def test_b5_1_b5_2_every_kind_of_failing_call_is_survived(recorded, tmp_path):
+@pytest.mark.row("B5.1", "B5.2")
+def test_every_kind_of_failing_call_is_survived(recorded, tmp_path):
     every = calls.cases(recording.points(recorded))
     # The first was seen to go wrong: told that nothing was written, and found it there.
     chosen = [Case("work", "fdatasync", "EIO", 5), *calls.sample(every, 11, random.Random(7))]
@@ -38,7 +39,8 @@ def test_b5_1_b5_2_every_kind_of_failing_call_is_survived(recorded, tmp_path):
     assert sum(result.reached for result in results) >= 10
 
 
-def test_b5_3_nothing_acknowledged_is_lost_when_the_power_is_cut(recorded, tmp_path):
+@pytest.mark.row("B5.3")
+def test_nothing_acknowledged_is_lost_when_the_power_is_cut(recorded, tmp_path):
     wrong, count = examined(recorded, tmp_path, cuts_made=40)
 
     assert wrong == []
@@ -46,8 +48,9 @@ def test_b5_3_nothing_acknowledged_is_lost_when_the_power_is_cut(recorded, tmp_p
     assert count.finished > 0
 
 
+@pytest.mark.row("B5.3")
 @pytest.mark.usefixtures("_tracer")
-def test_b5_3_a_driver_that_syncs_less_is_seen_to_lose(tmp_path):
+def test_a_driver_that_syncs_less_is_seen_to_lose(tmp_path):
     events = cuts.record(tmp_path / "normal", "normal")
     _, count = examined(events, tmp_path, cuts_made=10)
 

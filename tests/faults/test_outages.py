@@ -1,4 +1,4 @@
-"""B4: PostgreSQL goes away, hangs, refuses, and says what nobody asked for."""
+"""PostgreSQL goes away, hangs, breaks off or refuses; workers say so and go on afterwards."""
 
 import asyncio
 import logging
@@ -13,14 +13,6 @@ import pytest
 
 import pgqrs
 from pgqrs import faults
-from pgqrs.db.drivers.postgres import driver, listen
-from pgqrs.db.queries import Query
-from pgqrs.db.runs import settlement, triggers
-from pgqrs.db.runs.records import RunWrite, StepRecord
-from pgqrs.db.runs.triggers import NewRuns
-from pgqrs.db.tables import workers, workflows
-from pgqrs.db.tables.messages import Source
-from pgqrs.types import StepStatus
 from rig.gate import gate
 
 pytestmark = pytest.mark.backends("postgres")
@@ -246,71 +238,3 @@ async def test_a_worker_that_loses_a_right_says_so_and_goes_on_when_it_has_it_ag
         assert await result_of(live_store, flow, run_id) == "done"
 
     assert caplog.text.count("permission denied") < 10
-
-
-@pytest.mark.row("B4.14")
-async def test_batches_in_opposite_orders_do_not_deadlock(store, monkeypatch):
-    db = store.database
-    workflow = await workflows.create(db, "flow")
-    worker_id = await workers.register(db, queue_id=workflow.queue_id, name="w", port=0, info={"pid": 1})
-    await triggers.trigger(db, NewRuns(workflow.workflow_id, workflow.queue_id, ["null"] * 40))
-    from pgqrs.db.runs import claims
-
-    held = await claims.claim(db, [Source(workflow.queue_id, 60)], worker_id=worker_id, batch=40)
-    deadlocks = []
-    explained = driver.PostgresDriver._explained
-
-    def noticed(self, error, *, in_doubt):
-        if isinstance(error, asyncpg.DeadlockDetectedError):
-            deadlocks.append(error)
-        return explained(self, error, in_doubt=in_doubt)
-
-    monkeypatch.setattr(driver.PostgresDriver, "_explained", noticed)
-
-    def batch(order, n):
-        return [RunWrite(claim.fence, (StepRecord(f"s{n}", n, StepStatus.SUCCESS, output="1"),)) for claim in order]
-
-    for n in range(10):
-        forth, back = batch(held, 2 * n), batch(held[::-1], 2 * n + 1)
-        await asyncio.gather(settlement.commit(db, forth), settlement.commit(db, back))
-
-    assert deadlocks == []
-
-
-@pytest.mark.row("B4.23")
-async def test_a_hint_that_cannot_be_sent_does_not_fail_the_enqueue(live_store, monkeypatch):
-    """As when the queue of notifications is full: the hint is sent outside of the transaction."""
-    failing = Query("notify", "select 1 / 0, cast(:channel as text), cast(:payload as text)")
-    monkeypatch.setattr(listen, "_NOTIFY", failing)
-    await live_store.create_queue("tasks")
-    consumer = await live_store.consumer("tasks")
-    waiting = asyncio.create_task(consumer.dequeue(wait_seconds=30))
-    other = await pgqrs.connect_with(live_store.config)
-    await (await other.producer("tasks")).enqueue("x")
-
-    assert [message.payload for message in await waiting] == ["x"]
-    await other.close()
-
-
-@pytest.mark.row("B4.24")
-@pytest.mark.parametrize(
-    "payload", ["", "*", "'; drop table pgqrs_messages; --", "1," * 3000, "9" * 7000, "\U0001f600"]
-)
-async def test_a_notification_of_anybody_is_a_reason_to_look_and_nothing_more(live_store, config, payload):
-    await live_store.create_queue("tasks")
-    consumer = await live_store.consumer("tasks")
-    heard = asyncio.Event()
-    live_store.database.hints.watchers.append(lambda _: heard.set())
-    waiting = asyncio.create_task(consumer.dequeue(wait_seconds=30))
-    stranger = await asyncpg.connect(config.dsn)
-    await heard.wait()  # It listens.
-    heard.clear()
-    for _ in range(3):
-        await stranger.execute("select pg_notify($1, $2)", f"pgqrs_{config.schema}", payload)
-    await stranger.close()
-    await asyncio.wait_for(heard.wait(), 20)
-    other = await pgqrs.connect_with(config)
-    await (await other.producer("tasks")).enqueue("x")
-
-    assert [message.payload for message in await waiting] == ["x"]
-    await other.close()

@@ -1,4 +1,4 @@
-"""B3: signals, and how a worker ends."""
+"""How a worker stops: signals, closed output, a database that is away."""
 
 import asyncio
 import logging

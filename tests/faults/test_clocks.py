@@ -1,4 +1,4 @@
-"""B6: clocks that are wrong, jump or go back."""
+"""Clocks that are wrong, jump or go back."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""B5: SQLite and Turso: one writer, a log that grows, what differs from PostgreSQL."""
+"""Many processes and tasks at one file or database: none sees it locked, and nothing is lost or reordered."""
 
 import asyncio
 import logging
