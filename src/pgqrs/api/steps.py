@@ -5,14 +5,13 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from pgqrs.api.arguments import check_function, unknown_option
 from pgqrs.durations import shown
 from pgqrs.engine.context import Context, current_context
-from pgqrs.engine.declared import is_context, types_of
+from pgqrs.engine.declared import is_context, signature_of, types_of
 from pgqrs.engine.plain import SyncContext
 from pgqrs.engine.steps import in_step
 from pgqrs.errors import ConfigError
@@ -141,7 +140,7 @@ def _decorated(function: Callable[..., Any], given_name: str | None, retry: Retr
         )
     name = checked_step_name(given_name or function.__name__)
     check_function("step", name, function)
-    parameters = list(inspect.signature(function).parameters.values())
+    parameters = list(signature_of(function).parameters.values())
     takes_context = bool(parameters) and is_context(parameters[0], types_of(function))
 
     @functools.wraps(function)
