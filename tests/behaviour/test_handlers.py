@@ -11,6 +11,7 @@ import pgqrs
 from pgqrs import blocking, faults
 from pgqrs.db.queries import Query
 from pgqrs.engine.queues import processor
+from rig.late_names import late_names, written
 
 
 @dataclass
@@ -130,6 +131,17 @@ async def test_a_parameter_of_another_type_gets_the_payload(producer, consumer, 
     await consumer.process(threaded if plain else awaited, until_idle=True)
 
     assert seen == [Invoice(7)]
+
+
+@late_names
+async def test_a_parameter_whose_type_only_type_checkers_know_gets_the_message(head, producer, consumer):
+    await producer.enqueue("x")
+    seen = []
+    handler = written(head, "async def handler(it: Gone) -> None: seen.append(it.payload)", seen=seen)
+
+    await consumer.process(handler, until_idle=True)
+
+    assert seen == ["x"]
 
 
 async def test_a_parameter_annotated_as_a_message_gets_the_message(producer, consumer):

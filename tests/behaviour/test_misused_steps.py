@@ -667,6 +667,27 @@ async def test_a_deadline_of_anyio_around_a_wait_is_refused(run, scope):
     assert "does not last" in done.last_error
 
 
+class TimerHandle:
+    """As uvloop's is: no subclass of asyncio's."""
+
+    def __init__(self, inner):
+        self.cancel = inner.cancel
+
+
+async def test_a_deadline_on_an_event_loop_with_timers_of_its_own_is_refused(run, monkeypatch):
+    loop = asyncio.get_running_loop()
+    call_later = loop.call_later
+    monkeypatch.setattr(loop, "call_later", lambda *args, **options: TimerHandle(call_later(*args, **options)))
+
+    async def handler(ctx, params):
+        await asyncio.wait_for(ctx.wait_for("never"), 3600)
+
+    done = await run(handler)
+
+    assert done.status == "ERROR", done.waiting_for
+    assert "does not last" in done.last_error
+
+
 async def test_a_scope_of_anyio_that_was_left_is_no_deadline(run):
     async def handler(ctx, params):
         with anyio.move_on_after(3600) as scope:

@@ -9,7 +9,9 @@ from typing import Any, Protocol
 import pytest
 
 import pgqrs
-from pgqrs.engine.definitions.handlers import Handler
+from pgqrs.cli.dispatchers import is_maker
+from pgqrs.engine.definitions.handlers import Handler, shape_of
+from rig.late_names import late_names, written
 
 
 class Described(Protocol):
@@ -50,17 +52,30 @@ def test_the_context_is_recognised_and_passed_where_it_belongs(function):
     handler.function(object(), **{name: 1 for name in handler.names if name in handler.required})
 
 
-def test_an_annotation_that_only_type_checkers_can_read_counts_by_its_text():
-    handler = Handler.of("flow", _annotated("c: pgqrs.PyWorkflow, gone: Gone, n: int"))
+@late_names
+def test_an_annotation_that_only_type_checkers_can_read_counts_by_its_text(head):
+    flow = written(head, "def flow(c: pgqrs.PyWorkflow, gone: list[Gone], n: int) -> int: ...")
+
+    handler = Handler.of("flow", flow)
 
     assert handler.takes_context
-    assert handler.types == {"n": int}
+    assert handler.names == ("gone", "n")
+    assert handler.types == {"n": int, "return": int}
 
 
-def _annotated(parameters):
-    space: dict[str, Any] = {}
-    exec(f"from __future__ import annotations\ndef flow({parameters}): ...", {}, space)
-    return space["flow"]
+@late_names
+def test_a_step_may_name_what_only_type_checkers_import(head):
+    fetch = written(head, "def fetch(gone: Gone) -> int: return 1")
+
+    assert pgqrs.step(fetch)("as it is") == 1
+    assert shape_of(fetch).returns is int
+
+
+@late_names
+def test_a_publisher_may_name_what_only_type_checkers_import(head):
+    tell = written(head, "def tell(event: Gone) -> None: ...")
+
+    assert not is_maker(tell)
 
 
 def data(order, x): ...
@@ -104,7 +119,7 @@ def test_what_is_not_clear_is_refused_with_the_ways_out(function, told):
 @pytest.mark.parametrize("parameters", ["ctx, *rest", "ctx, **more", "ctx, a, *, b=1, **more"])
 def test_arguments_without_a_name_are_refused(parameters):
     with pytest.raises(pgqrs.ConfigError, match=r"arguments are stored by name; give each one a parameter"):
-        pgqrs.workflow(name="flow")(_annotated(parameters))
+        pgqrs.workflow(name="flow")(written("text", f"def flow({parameters}): ..."))
 
 
 # -- one name, one function ----------------------------------------------------------------------------------

@@ -17,6 +17,8 @@ import requests
 import pgqrs
 from pgqrs import errors
 from pgqrs.engine.recorded_errors import Program, raised_again, record_of
+from pgqrs.engine.recorded_errors.annotations import annotated_types
+from rig.late_names import late_names, written
 
 
 class Reason(enum.StrEnum):
@@ -38,6 +40,12 @@ class Declined(errors.PermanentError):
         self.reason = reason
         self.card = card
         self.tries = tries
+
+
+class Refused(errors.PermanentError):
+    """Annotates in its body what others set."""
+
+    reason: Reason
 
 
 class Gateway:
@@ -88,6 +96,34 @@ def test_an_error_keeps_the_attributes_that_its_class_annotates():
     assert (back.reason, back.card, back.tries) == (Reason.FUNDS, Card("4242"), 2)
     assert type(back.reason) is Reason
     assert str(back) == "declined: funds"
+
+
+def test_an_error_keeps_what_only_the_body_of_its_class_annotates():
+    error = Refused("no")
+    error.reason = Reason.FUNDS
+
+    back = again(error)
+
+    assert type(back.reason) is Reason
+
+
+@late_names
+def test_an_annotation_that_cannot_be_read_leaves_the_others_of_an_error_class(head):
+    kind = written(
+        head,
+        """class Refused(Exception):
+            gone: Gone
+            reason: Reason
+            def __init__(self, gone: Gone, tries: int) -> None: ...""",
+        Reason=Reason,
+    )
+
+    assert annotated_types(kind) == {"reason": Reason, "tries": int}
+
+
+@late_names
+def test_an_annotation_that_raises_is_none_of_an_error_class(head):
+    assert annotated_types(written(head, "class Refused(Exception):\n    reason: str[1 / 0]")) == {}
 
 
 def test_an_error_of_the_standard_library_keeps_its_attributes():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgqrs.api.message import Message, PlainMessage
 from pgqrs.db.tables.messages import Lease
-from pgqrs.engine.definitions.signature import types_of
+from pgqrs.engine.definitions.signature import signature_of, types_of
 from pgqrs.engine.threads import start_thread
 from pgqrs.errors import ConfigError
 from pgqrs.serialization import decode
@@ -39,13 +39,13 @@ def _wanted_type(handler: Callable[[Any], Any]) -> Any:
     if not callable(handler):
         raise ConfigError(f"a handler is a function that takes a message, not {handler!r}")
     try:
-        parameters = list(inspect.signature(handler).parameters.values())
-        inspect.signature(handler).bind(None)
+        signature = signature_of(handler)
+        signature.bind(None)
     except ValueError:  # a builtin that does not say what it takes
         return Message
     except TypeError:
         raise ConfigError(f"the handler {handler!r} must take one argument: the message, or its payload") from None
-    hint = types_of(inspect.unwrap(_function(handler))).get(parameters[0].name, Any)
+    hint = types_of(inspect.unwrap(_function(handler))).get(next(iter(signature.parameters)), Any)
     return Message if hint is Any else hint
 
 

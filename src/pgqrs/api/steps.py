@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
@@ -13,7 +12,7 @@ from pgqrs.api.arguments import check_function, unknown_option
 from pgqrs.engine.ctx.context import Context, current_context
 from pgqrs.engine.ctx.steps import in_step
 from pgqrs.engine.ctx.sync_context import SyncContext
-from pgqrs.engine.definitions.signature import is_context, types_of
+from pgqrs.engine.definitions.signature import is_context, signature_of, types_of
 from pgqrs.errors import ConfigError
 from pgqrs.retry import RetryPolicy, checked_policy
 from pgqrs.text.durations import shown
@@ -141,7 +140,7 @@ def _decorated(function: Callable[..., Any], given_name: str | None, retry: Retr
         )
     name = checked_step_name(given_name or function.__name__)
     check_function("step", name, function)
-    parameters = list(inspect.signature(function).parameters.values())
+    parameters = list(signature_of(function).parameters.values())
     takes_context = bool(parameters) and is_context(parameters[0], types_of(function))
 
     @functools.wraps(function)

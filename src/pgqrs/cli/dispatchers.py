@@ -96,8 +96,10 @@ def _check_publisher(publisher: Any, where: str) -> None:
 
 def _only_parameter(function: Any) -> inspect.Parameter | None:
     """Return the parameter that a single argument goes to; None when the function does not take exactly one."""
+    from pgqrs.engine.definitions.signature import signature_of
+
     try:
-        signature = inspect.signature(function)
+        signature = signature_of(function)
         bound = signature.bind(None)
     except (TypeError, ValueError):
         return None

@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any, NamedTuple, Never, NoReturn
 
 from pgqrs.engine.definitions.binding import bind, named_text
-from pgqrs.engine.definitions.signature import context_of, types_of
+from pgqrs.engine.definitions.signature import context_of, signature_of, types_of
 from pgqrs.errors import ConfigError, InvalidArguments, SerializationError
 from pgqrs.inputs import Stored, read
 from pgqrs.retry import RetryPolicy
@@ -54,7 +54,7 @@ class Handler:
         if isinstance(function, Handler):
             return function
         try:
-            parameters = tuple(inspect.signature(function).parameters.values())
+            parameters = tuple(signature_of(function).parameters.values())
         except (TypeError, ValueError):
             raise ConfigError(f"the handler of workflow {name!r} must be a function, not {function!r}") from None
         types = types_of(function)

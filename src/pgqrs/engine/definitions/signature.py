@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import os
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,11 +27,33 @@ _CONTEXT_CLASSES = frozenset({"PyWorkflow", "Context", "SyncContext", "RunContex
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
+if sys.version_info >= (3, 14):
+    # Annotations are evaluated there when they are read, and one that names what only type checkers import fails. To
+    # read the others needs what older versions do not have, where such an annotation is text.
+    from annotationlib import Format, get_annotations
+
+    def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+        """Return the signature; an annotation that cannot be read now is a ForwardRef."""
+        return inspect.signature(function, annotation_format=Format.FORWARDREF)
+
+    def _annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
+        return get_annotations(function, format=Format.FORWARDREF)
+
+else:
+
+    def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+        """Return the signature; an annotation that cannot be read now is its text."""
+        return inspect.signature(function)
+
+    def _annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
+        return getattr(function, "__annotations__", {})
+
+
 def types_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the types of the annotations that can be read now; one that cannot (a missing import) is none."""
-    if not getattr(function, "__annotations__", True):
-        return {}
     try:
+        if not getattr(function, "__annotations__", True):
+            return {}
         return get_type_hints(function)
     except (NameError, TypeError, AttributeError, SyntaxError):
         return _readable_types(function)
@@ -39,7 +62,7 @@ def types_of(function: Callable[..., Any]) -> dict[str, Any]:
 def _readable_types(function: Callable[..., Any]) -> dict[str, Any]:
     known = getattr(inspect.unwrap(function), "__globals__", {})
     found: dict[str, Any] = {}
-    for name, hint in getattr(function, "__annotations__", {}).items():
+    for name, hint in _annotations_of(function).items():
         try:
             found |= get_type_hints(SimpleNamespace(__annotations__={name: hint}), globalns=known)
         except (NameError, TypeError, AttributeError, SyntaxError):
@@ -96,7 +119,7 @@ def _is_annotated_as_context(parameter: inspect.Parameter, types: dict[str, Any]
     if parameter.name in types:
         return _is_context_type(types[parameter.name])
     # Imported for type checkers only, perhaps: the text of the annotation is all there is.
-    hint = parameter.annotation
+    hint = getattr(parameter.annotation, "__forward_arg__", parameter.annotation)
     return isinstance(hint, str) and hint.strip("'\"").rpartition(".")[2] in _CONTEXT_CLASSES
 
 

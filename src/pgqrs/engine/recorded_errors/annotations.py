@@ -64,17 +64,45 @@ def _annotated_types(kind: type) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for each in mro_of(kind):
         function = members_of(each).get("__init__")
-        annotations = members_of(each).get("__annotations__", {})
+        annotations = _of_class(each)
         module = members_of(each).get("__module__")
         scope = (namespace_of(sys.modules.get(module)) if type(module) is str else None) or {}
         if type(function) is types.FunctionType:
             # A class made in a function, or in a module that is not in sys.modules, has its names there.
             scope = function.__globals__
-            annotations = {**function.__annotations__, **annotations}
+            annotations = {**_of_function(function), **annotations}
         for name, hint in annotations.items():
             if name not in found and name != "return":
                 found[name] = _evaluated(hint, scope, dict(members_of(each)))
     return {name: hint for name, hint in found.items() if hint is not None and is_inert(hint)}
+
+
+if sys.version_info >= (3, 14):
+    # Annotations are functions there, which evaluate them when they are read: older versions have no such function.
+    from annotationlib import Format, call_annotate_function, get_annotate_from_class_namespace
+
+    def _of_class(kind: type) -> dict[str, Any]:
+        members = members_of(kind)
+        # With `from __future__ import annotations` they are there, as text.
+        return members.get("__annotations__") or _read(get_annotate_from_class_namespace(members))
+
+    def _of_function(function: types.FunctionType) -> dict[str, Any]:
+        return function.__annotations__ if function.__annotate__ is None else _read(function.__annotate__)
+
+    def _read(annotate: Any) -> dict[str, Any]:
+        try:
+            return {} if annotate is None else call_annotate_function(annotate, Format.FORWARDREF)
+        except Exception:  # noqa: BLE001 - as below
+            return {}
+
+else:
+
+    def _of_class(kind: type) -> dict[str, Any]:
+        found: dict[str, Any] = members_of(kind).get("__annotations__", {})
+        return found
+
+    def _of_function(function: types.FunctionType) -> dict[str, Any]:
+        return function.__annotations__
 
 
 def _evaluated(hint: Any, scope: dict[str, Any], inner: dict[str, Any]) -> Any:

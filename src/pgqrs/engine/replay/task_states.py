@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, AsyncExitStack
 from enum import Enum
 from pathlib import Path
-from types import AsyncGeneratorType, CodeType, CoroutineType, MethodType
+from types import AsyncGeneratorType, CodeType, CoroutineType, FunctionType, MethodType
 from typing import Any, TypeAlias
 
 from pgqrs.engine.replay.branches import Branch
@@ -82,11 +82,10 @@ def _holds_a_deadline(coroutine: _Suspended) -> bool:
             held = next((each for each in _entered(held) if isinstance(each, asyncio.Timeout)), held)
         if isinstance(held, asyncio.Timeout) and held.when() is not None and "[active]" in repr(held):
             return True
-        if has_timer and isinstance(held, asyncio.TimerHandle):
+        # By its name: uvloop has a class of its own.
+        if has_timer and type(held).__name__ == "TimerHandle":
             return True
-        if isinstance(found, MethodType) and any(map(_is_scope_with_a_deadline, (held, *_inside(held)))):
-            return True
-    return False
+    return any(_is_scope_with_a_deadline(each) for held in _to_leave(coroutine) for each in (held, *_inside(held)))
 
 
 def _is_scope_with_a_deadline(held: object) -> bool:
@@ -98,10 +97,23 @@ def _is_scope_with_a_deadline(held: object) -> bool:
 
 def _inside(held: object) -> Iterator[object]:
     """What a context manager that is written as a generator, as `anyio.fail_after` is, will leave itself."""
-    for found in gc.get_referents(getattr(held, "gen", None)) if isinstance(held, AbstractContextManager) else ():
+    for found in _to_leave(getattr(held, "gen", None)) if isinstance(held, AbstractContextManager) else ():
+        yield found
+        yield from _inside(found)
+
+
+def _to_leave(suspended: object) -> Iterator[object]:
+    """What the `with` blocks in which a coroutine or a generator is suspended will leave.
+
+    Python keeps the method that they will call; from 3.14 on its function, and then the object.
+    """
+    before: object = None
+    for found in gc.get_referents(suspended):
         if isinstance(found, MethodType):
             yield found.__self__
-            yield from _inside(found.__self__)
+        elif isinstance(before, FunctionType) and before.__name__ in {"__exit__", "__aexit__"}:
+            yield found
+        before = found
 
 
 def _entered(stack: AsyncExitStack[Any]) -> Iterator[object]:
