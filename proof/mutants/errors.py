@@ -97,7 +97,7 @@ MUTANTS = (
             Edit(
                 "engine.replay.run_pass:RunPass.refuse_in_body",
                 "if body is not None:\n",
-                "if body is not None and not name:\n",
+                "if body is not None and not verb:\n",
             ),
         ),
         (f"{_MISUSED}::test_a_verb_inside_the_body_of_a_step_is_refused_with_the_way_out",),

@@ -241,8 +241,8 @@ BREAKAGES: tuple[Mutant, ...] = (
         "a wait that timed out stays so in every pass",
         "engine.ctx.wait:wait_for.ask",
         'late = WaitTimeout(f"no signal {name!r} came in time")\n'
-        "return Answer(error=await run_pass.fail(record, late, branch=branch))\n",
-        'return Answer(error=WaitTimeout(f"no signal {name!r} came in time at {run_pass.now()}"))\n',
+        "return WaitAnswer(error=await run_pass.fail(record, late, branch=branch))\n",
+        'return WaitAnswer(error=WaitTimeout(f"no signal {name!r} came in time at {run_pass.now()}"))\n',
     ),
     _broken(
         "cancelled-child-failed",

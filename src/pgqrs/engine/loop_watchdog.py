@@ -69,7 +69,7 @@ def _named(frame: FrameType | None) -> str | None:
             is_async = shape is None or shape.is_async
             who = f"step {call.place.step_id!r} of run {frame.f_locals['run_pass'].claim.run_id}"
             return who if is_async else None
-        if frame.f_code.co_name == "_run" and (run_pass := frame.f_locals.get("execution")) is not None:
+        if frame.f_code.co_name == "_run" and (run_pass := frame.f_locals.get("run_pass")) is not None:
             return f"the handler of run {run_pass.claim.run_id}" if run_pass.handler.is_async else None
         frame = frame.f_back
     return None
