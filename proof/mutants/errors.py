@@ -27,7 +27,7 @@ MUTANTS = (
         "a step whose record cannot be written for a while has not failed",
         (
             Edit(
-                "engine.replay.run_pass:RunPass.record",
+                "engine.replay.recorder:Recorder.record",
                 "await self.insisted(",
                 "raise\nawait self.insisted(",
             ),
@@ -39,10 +39,9 @@ MUTANTS = (
         "a handler catches the recorded error, also in its first pass",
         (
             Edit(
-                "engine.replay.run_pass:RunPass.fail",
-                "return self.failure_of(record, is_final=is_final, "
-                "branch=branch).with_traceback(error.__traceback__)\n",
-                "self.failure_of(record, is_final=is_final, branch=branch)\nreturn error\n",
+                "engine.replay.recorder:Recorder.fail",
+                "return failure.with_traceback(error.__traceback__)\n",
+                "return error\n",
             ),
         ),
         (f"{_SAME}::test_what_cannot_be_recorded_of_an_error_is_missing_in_the_first_pass_too",),
@@ -53,7 +52,7 @@ MUTANTS = (
         (
             Edit(
                 "engine.ctx.transactions:_attempt",
-                "return Raise(await run_pass.fail(pending, failed, branch=branch))\n",
+                "return Raise(await run_pass.recorder.fail(pending, failed, branch=branch))\n",
                 "return Raise(failed)\n",
             ),
         ),
@@ -69,7 +68,13 @@ MUTANTS = (
     Mutant(
         "finally-runs-when-handed-back",
         "a `finally` begins no step when its worker hands the run back",
-        (Edit("engine.replay.run_pass:RunPass.check_usable", "if self.handing_back:\n", "if self._is_closed:\n"),),
+        (
+            Edit(
+                "engine.replay.run_pass:RunPass.check_usable",
+                "if self.lease.handing_back:\n",
+                "if self._is_closed:\n",
+            ),
+        ),
         (f"{_ENDING}::test_a_finally_begins_no_step_when_its_worker_is_stopped",),
     ),
     Mutant(
@@ -77,8 +82,8 @@ MUTANTS = (
         "a part that cannot be recorded ends the whole pass, however the rest of the handler waits",
         (
             Edit(
-                "engine.replay.run_pass:RunPass.halt",
-                "self._loop.call_soon(self._tell_handler, current_branch.get(), tuple(self._live))",
+                "engine.replay.pass_lease:PassLease.halt",
+                "self._on_halt()",
                 "pass",
             ),
         ),
@@ -95,9 +100,9 @@ MUTANTS = (
         "a wait inside the body of a step is refused",
         (
             Edit(
-                "engine.replay.run_pass:RunPass.refuse_in_body",
+                "engine.replay.refusals:refuse_in_body",
                 "if body is not None:\n",
-                "if body is not None and not name:\n",
+                "if body is not None and not verb:\n",
             ),
         ),
         (f"{_MISUSED}::test_a_verb_inside_the_body_of_a_step_is_refused_with_the_way_out",),
@@ -119,9 +124,9 @@ MUTANTS = (
         "a step that was called and not awaited ends the run in ERROR",
         (
             Edit(
-                "engine.replay.run_pass:RunPass.check_all_were_awaited",
+                "engine.replay.unawaited:UnawaitedCalls.check",
                 "if forgotten:\n",
-                "if forgotten and not self.claim:\n",
+                "if forgotten and has_tasks is None:\n",
             ),
         ),
         (f"{_MISUSED}::test_a_step_that_is_not_awaited_ends_the_run_in_error",),

@@ -41,9 +41,9 @@ MUTANTS = (
                 "engine.ctx.transactions:transaction",
                 "answer = await apart(run_pass, attempt, place.step_id)\n",
                 "try:\n"
-                "    answer = await run_pass.begun(outside(attempt))\n"
+                "    answer = await run_pass.in_flight.begun(outside(attempt))\n"
                 "finally:\n"
-                "    run_pass.is_numbered(place.step_id)\n",
+                "    run_pass.order.is_numbered(place.step_id)\n",
             ),
             Edit("engine.ctx.transactions:_transact.number", "if is_over:\n", "if False:\n"),
             Edit("engine.ctx.transactions", "current_body, current_branch", "current_body, current_branch, outside"),
@@ -124,8 +124,8 @@ MUTANTS = (
         (
             Edit(
                 "engine.ctx.steps:_attempt",
-                "await run_pass.record(record, emitted)",
-                "outside(run_pass.record(record, emitted))",
+                "await run_pass.recorder.record(record, emitted)",
+                "outside(run_pass.recorder.record(record, emitted))",
             ),
         ),
         (f"{_RECORDS}::test_a_handler_goes_on_only_when_its_step_is_durable",),
@@ -207,8 +207,8 @@ MUTANTS = (
         (
             Edit(
                 "engine.replay.suspension:Resting._is_possible",
-                "not run_pass.in_flight and not run_pass.has_arrivals",
-                "not run_pass.has_arrivals",
+                "not run_pass.in_flight and not run_pass.order.has_arrivals",
+                "not run_pass.order.has_arrivals",
             ),
             Edit(
                 "engine.replay.suspension:Resting._look",
@@ -403,7 +403,7 @@ MUTANTS = (
             Edit(
                 "engine.ctx.context:Context._emit",
                 "if recorded is not None and recorded.status is StepStatus.SUCCESS:\n"
-                "    await run_pass.turn(place.step_id)\n"
+                "    await run_pass.order.turn(place.step_id)\n"
                 "    return\n",
                 "",
             ),
@@ -417,12 +417,13 @@ MUTANTS = (
             Edit(
                 "engine.ctx.steps:_attempt",
                 "return await _failed(run_pass, call, record, error, branch)\n",
-                "run_pass.last_emitted = emitted\nreturn await _failed(run_pass, call, record, error, branch)\n",
+                "run_pass.failures.compensations.emitted = emitted\n"
+                "return await _failed(run_pass, call, record, error, branch)\n",
             ),
             Edit(
-                "engine.replay.run_pass:RunPass.fail",
+                "engine.replay.recorder:Recorder.fail",
                 "await self.record(record)\n",
-                'await self.record(record, getattr(self, "last_emitted", ()))\n',
+                'await self.record(record, getattr(self._failures.compensations, "emitted", ()))\n',
             ),
         ),
         (f"{_RECORDS}::test_a_step_that_failed_for_good_publishes_nothing",),
@@ -432,9 +433,9 @@ MUTANTS = (
         "a replay gives results to the branches of a handler in the order in which they came",
         (
             Edit(
-                "engine.replay.run_pass:RunPass.turn",
-                "if not self.has_branches:\n",
-                "if self.has_branches or step_ids:\n",
+                "engine.replay.result_order:ResultOrder.turn",
+                "if not self._branches.has_several:\n",
+                "if self._branches.has_several or step_ids:\n",
             ),
         ),
         (f"{_ORDER}::test_a_gather_raises_the_error_that_came_first_in_every_pass",),

@@ -135,7 +135,7 @@ MUTANTS = (
                 "engine.ctx.transactions:_attempt",
                 "return await _transact(run_pass, pending, _encoded(run_pass, pending, work))\n",
                 "output = await _transact(run_pass, pending, _encoded(run_pass, pending, work))\n"
-                "await run_pass.record(pending._replace(status=StepStatus.SUCCESS, output=output))\n"
+                "await run_pass.recorder.record(pending._replace(status=StepStatus.SUCCESS, output=output))\n"
                 "return output\n",
             ),
         ),
@@ -153,10 +153,11 @@ MUTANTS = (
             ),
             Edit(
                 "engine.ctx.wait:_signal",
-                "    raise run_pass.lose()\n",
-                "    raise run_pass.lose()\n"
+                "    raise run_pass.lease.lose()\n",
+                "    raise run_pass.lease.lose()\n"
                 "if taken is not None:\n"
-                "    await run_pass.record(pending._replace(status=StepStatus.SUCCESS, output=taken.payload))\n",
+                "    done = pending._replace(status=StepStatus.SUCCESS, output=taken.payload)\n"
+                "    await run_pass.recorder.record(done)\n",
             ),
         ),
         (f"{_TOGETHER}::test_a_worker_that_dies_after_it_took_a_signal_has_it_on_record",),
@@ -175,7 +176,8 @@ MUTANTS = (
             Edit(
                 "engine.ctx.children:_spawned",
                 "run_pass.db.hints.announce([found.queue_id])\n",
-                "await run_pass.record(pending._replace(status=StepStatus.SUCCESS, output=encode(run_ids)))\n"
+                "done = pending._replace(status=StepStatus.SUCCESS, output=encode(run_ids))\n"
+                "await run_pass.recorder.record(done)\n"
                 "run_pass.db.hints.announce([found.queue_id])\n",
             ),
         ),

@@ -45,14 +45,14 @@ ORDERS: tuple[Mutant, ...] = (
     _broken(
         "order-forgotten",
         "a replay knows in which order the results were recorded",
-        "engine.replay.run_pass:RunPass._sequence",
+        "engine.replay.result_order:ResultOrder._sequence",
         "return self._number_of.get(step_id) or (None if recorded is None else recorded.sequence)",
         "return self._number_of.get(step_id)",
     ),
     _broken(
         "order-unstored",
         "the number of a result is recorded with it",
-        "engine.replay.run_pass:RunPass.record",
+        "engine.replay.recorder:Recorder.record",
         "write = RunWrite(",
         "step = step._replace(sequence=None)\nwrite = RunWrite(",
     ),
@@ -105,7 +105,7 @@ BREAKAGES: tuple[Mutant, ...] = (
     _broken(
         "checkpoint-error-to-handler",
         "an outage while a step is recorded never reaches the handler",
-        "engine.replay.run_pass:RunPass.record",
+        "engine.replay.recorder:Recorder.record",
         "await self.insisted(error, lambda: self._committer.write(write._replace(again=True)))\n",
         "raise\n",
     ),
@@ -216,7 +216,7 @@ BREAKAGES: tuple[Mutant, ...] = (
         "transaction-error-unrecorded",
         "an error of a transaction is recorded",
         "engine.ctx.transactions:_attempt",
-        "return Raise(await run_pass.fail(pending, failed, branch=branch))\n",
+        "return Raise(await run_pass.recorder.fail(pending, failed, branch=branch))\n",
         "return Raise(failed)\n",
     ),
     _broken(
@@ -241,8 +241,8 @@ BREAKAGES: tuple[Mutant, ...] = (
         "a wait that timed out stays so in every pass",
         "engine.ctx.wait:wait_for.ask",
         'late = WaitTimeout(f"no signal {name!r} came in time")\n'
-        "return Answer(error=await run_pass.fail(record, late, branch=branch))\n",
-        'return Answer(error=WaitTimeout(f"no signal {name!r} came in time at {run_pass.now()}"))\n',
+        "return WaitAnswer(error=await run_pass.recorder.fail(record, late, branch=branch))\n",
+        'return WaitAnswer(error=WaitTimeout(f"no signal {name!r} came in time at {run_pass.now()}"))\n',
     ),
     _broken(
         "cancelled-child-failed",
@@ -262,8 +262,8 @@ BREAKAGES: tuple[Mutant, ...] = (
         "events-of-steps-lost",
         "what a step emits is published when the step is recorded",
         "engine.ctx.steps:_attempt",
-        "await run_pass.record(record, emitted)",
-        "await run_pass.record(record)",
+        "await run_pass.recorder.record(record, emitted)",
+        "await run_pass.recorder.record(record)",
     ),
     _broken(
         "events-again",
@@ -271,7 +271,7 @@ BREAKAGES: tuple[Mutant, ...] = (
         "engine.ctx.context:Context._emit",
         "recorded = run_pass.recorded(place)\n"
         "if recorded is not None and recorded.status is StepStatus.SUCCESS:\n"
-        "    await run_pass.turn(place.step_id)\n"
+        "    await run_pass.order.turn(place.step_id)\n"
         "    return\n"
         "await run_pass.leave_behind()\n",
         "run_pass.recorded(place)\n",

@@ -19,7 +19,7 @@ from pgqrs.db.database import Kind
 from pgqrs.db.queries import Query
 from pgqrs.db.tables import messages
 from pgqrs.db.views import inspection
-from pgqrs.engine.replay import run_pass as engine_execution
+from pgqrs.engine.replay import recorder as engine_recorder
 from pgqrs.engine.runs import worker as engine_worker
 from proof.programs.execution import LEASE_SECONDS, Execution
 from proof.programs.faults import Fault, own_time, strike, track_tasks
@@ -60,7 +60,7 @@ class World:
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         engine_worker._LOST_EVERY_SECONDS = 0.0
         # The database comes back when so many calls have failed, not after a while: waiting in between shows nothing.
-        engine_execution._AGAIN_SECONDS = 0.001
+        engine_recorder._AGAIN_SECONDS = 0.001
         clock = pgqrs.ManualClock()
         config = config.with_changes(lease_seconds=LEASE_SECONDS, max_attempts=CHILD_ATTEMPTS, maintenance=False)
         loop = asyncio.get_running_loop()

@@ -78,7 +78,7 @@ def test_a_printed_test_runs_a_racy_program():
 
 
 def test_a_printed_test_fails_when_the_passes_of_a_racy_program_disagree(monkeypatch):
-    monkeypatch.setattr("pgqrs.engine.replay.run_pass.Execution._sequence", lambda *_given: None)
+    monkeypatch.setattr("pgqrs.engine.replay.result_order.ResultOrder._sequence", lambda *_given: None)
 
     with pytest.raises(AssertionError, match="order"):
         check(SHARED, is_racy=True)

@@ -74,15 +74,15 @@ async def _run(executor: Executor, run_pass: Observed, nowhere: _Nowhere) -> Rep
     except BaseException as raised:  # noqa: BLE001 - a handler may raise anything
         error = raised
     run_pass.is_done = True
-    if isinstance(error, asyncio.CancelledError) and task is not None and run_pass.halted is not None:
+    if isinstance(error, asyncio.CancelledError) and task is not None and run_pass.lease.halted is not None:
         # The engine's own, and heard.
         task.uncancel()
     is_cut_off = isinstance(error, asyncio.CancelledError) and nowhere.was_asked
-    went_beyond = run_pass.halted is None and error is not None and (is_cut_off or _is_beyond(error))
+    went_beyond = run_pass.lease.halted is None and error is not None and (is_cut_off or _is_beyond(error))
     missing = run_pass.not_asked_for()
-    failed = run_pass.halted or error
-    run_pass.abandon()
-    await run_pass.wind_up()
+    failed = run_pass.lease.halted or error
+    run_pass.shutdown.abandon()
+    await run_pass.shutdown.wind_up()
     run_pass.close()
     return ReplayedPass(run_pass.asked, went_beyond, output, None if went_beyond else failed, missing)
 

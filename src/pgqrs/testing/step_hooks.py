@@ -194,7 +194,7 @@ class Observed(RunPass):
         """
         asked = {each.step_id for each in self.asked}
         # The handler itself is at its end.
-        at_work = [branch.path for branch in self._live if branch.path]
+        at_work = [branch.path for branch in self.branches.live if branch.path]
         has_failed = any(step.status is StepStatus.ERROR for step in self.claim.steps.values())
         for step in sorted(self.claim.steps.values(), key=lambda step: step.ordinal):
             path = branch_of(step.step_id)

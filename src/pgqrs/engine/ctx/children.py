@@ -19,7 +19,8 @@ from pgqrs.engine.definitions.arguments import bound_inputs, storable_inputs
 from pgqrs.engine.definitions.handlers import decorated
 from pgqrs.engine.instrumentation import triggered
 from pgqrs.engine.replay.branches import Branch, BranchPlace, current_branch, outside
-from pgqrs.engine.replay.run_pass import RunPass, Wait
+from pgqrs.engine.replay.run_pass import RunPass
+from pgqrs.engine.replay.suspension import Wait
 from pgqrs.errors import ExecutionFailed, InvalidArguments, RunCancelled, RunNotFound, WorkflowNotFound
 from pgqrs.serialization import decode, encode
 from pgqrs.types import ENDED, RunStatus, StepStatus
@@ -47,11 +48,11 @@ async def spawn(run_pass: RunPass, place: BranchPlace, workflow: str, inputs: li
         return _known(run_pass, decode(await replayed_text(run_pass, place) or "[]"))
     values = storable_inputs(inputs, max_bytes=run_pass.config.max_payload_bytes)
     await run_pass.leave_behind()
-    run_pass.begin()
+    run_pass.in_flight.begin()
     attempt = _spawn(run_pass, place, workflow, values, current_branch.get())
     answer = await apart(run_pass, attempt, place.step_id)
     if isinstance(answer, Raise):
-        raise run_pass.raised(answer.error)
+        raise run_pass.failures.raised(answer.error)
     return _known(run_pass, answer)
 
 
@@ -60,7 +61,7 @@ async def _spawn(
 ) -> list[int] | Raise:
     """The ids of the children, which are recorded now; or the error that is."""
     try:
-        found = await run_pass.ask(lambda _again: _found(run_pass.db, workflow), answers=(WorkflowNotFound,))
+        found = await run_pass.recorder.ask(lambda _again: _found(run_pass.db, workflow), answers=(WorkflowNotFound,))
         texts = bound_inputs(found, values)
     except (WorkflowNotFound, InvalidArguments) as error:
         # What a workflow takes may change: the handler must get the same answer in every pass.
@@ -68,7 +69,7 @@ async def _spawn(
     else:
         return await _spawned(run_pass, place, found, workflow, texts)
     record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR)
-    return Raise(await run_pass.fail(record, refused, branch=branch))
+    return Raise(await run_pass.recorder.fail(record, refused, branch=branch))
 
 
 async def _found(db: Driver, name: str) -> workflows.WorkflowRow:
@@ -96,19 +97,19 @@ async def _spawned(
         max_attempts=run_pass.config.max_attempts,
         parent_run_id=run_pass.claim.run_id,
     )
-    number = run_pass.number(place.step_id)
+    number = run_pass.order.number(place.step_id)
     pending = StepRecord(place.step_id, place.ordinal, StepStatus.PENDING, sequence=number)
     with triggered(workflow, len(new.inputs)) as origin:
         new = new.with_headers(origin.headers)
         try:
-            run_ids: list[int] | None = await run_pass.ask(
+            run_ids: list[int] | None = await run_pass.recorder.ask(
                 lambda again: claims.spawn(run_pass.db, run_pass.claim.fence, pending, new, again=again)
             )
         finally:
-            run_pass.is_numbered(place.step_id)
+            run_pass.order.is_numbered(place.step_id)
         origin.made(run_ids or ())
     if run_ids is None:
-        raise run_pass.lose()
+        raise run_pass.lease.lose()
     run_pass.db.hints.announce([found.queue_id])
     run_pass.open_children.update(run_ids)
     return run_ids
@@ -149,11 +150,11 @@ async def _asked(run_pass: RunPass, place: BranchPlace, run_id: int, branch: Bra
         return Wait(f"run {run_id}", record, child=run_id)
     if row is not None and row.status is RunStatus.SUCCESS:
         text = encode([str(row.status), decode(row.output or "null")])
-        await run_pass.record(StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=text))
+        await run_pass.recorder.record(StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=text))
         return WaitAnswer(decode(text)[1])
     record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR)
     failed = RunNotFound(run_id) if row is None else _failure(run_id, *_ending_of(row))
-    return WaitAnswer(error=await run_pass.fail(record, failed, branch=branch))
+    return WaitAnswer(error=await run_pass.recorder.fail(record, failed, branch=branch))
 
 
 async def _row(run_pass: RunPass, run_id: int) -> RunRow | None:
@@ -161,7 +162,7 @@ async def _row(run_pass: RunPass, run_id: int) -> RunRow | None:
     if run_pass.children is None:
 
         async def look(run_ids: Sequence[int]) -> list[RunRow | None]:
-            rows = await run_pass.ask(lambda _again: outside(runs.several(run_pass.db, run_ids)))
+            rows = await run_pass.recorder.ask(lambda _again: outside(runs.several(run_pass.db, run_ids)))
             found = {row.run_id: row for row in rows}
             return [found.get(each) for each in run_ids]
 

@@ -27,6 +27,8 @@ from pgqrs.engine.ctx.steps import apart, check_step_call, step
 from pgqrs.engine.ctx.transactions import transaction
 from pgqrs.engine.recorded_errors import storable
 from pgqrs.engine.replay.branches import BranchPlace, StepCall, current_body
+from pgqrs.engine.replay.interruption import uninterrupted
+from pgqrs.engine.replay.refusals import refuse_in_body
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.errors import ConfigError
 from pgqrs.retry import RetryPolicy, checked_policy
@@ -85,7 +87,7 @@ class Context:
     @property
     def cancelled(self) -> bool:
         """True when the run was cancelled, or another worker holds it by now: stop what you are doing."""
-        return self._run_pass.is_lost
+        return self._run_pass.lease.is_lost
 
     @property
     def step_key(self) -> str:
@@ -175,7 +177,7 @@ class Context:
 
     def _step(self, call: StepCall) -> Coroutine[object, None, Any]:
         asked = step(self._run_pass, call, self._seen)
-        self._run_pass.unawaited[call.place.step_id] = asked
+        self._run_pass.unawaited.add(call.place.step_id, asked)
         return asked
 
     def _seen(self, _step_id: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -193,7 +195,7 @@ class Context:
         check_step_call("transaction", name, work)
         place = self._run_pass.place(checked_step_name(name), does=True)
         asked = transaction(self._run_pass, place, work, self._seen)
-        self._run_pass.unawaited[place.step_id] = asked
+        self._run_pass.unawaited.add(place.step_id, asked)
         return asked
 
     # -- events for others -------------------------------------------------------------------------------
@@ -214,19 +216,19 @@ class Context:
             return self._given(None)
         place = self._run_pass.place(f"emit:{name}", does=True)
         asked = self._emit(place, emission)
-        self._run_pass.unawaited[place.step_id] = asked
+        self._run_pass.unawaited.add(place.step_id, asked)
         return asked
 
     async def _emit(self, place: BranchPlace, emission: Emission) -> None:
         run_pass = self._run_pass
         recorded = run_pass.recorded(place)
         if recorded is not None and recorded.status is StepStatus.SUCCESS:
-            await run_pass.turn(place.step_id)
+            await run_pass.order.turn(place.step_id)
             return
         await run_pass.leave_behind()
-        run_pass.begin()
+        run_pass.in_flight.begin()
         record = StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output="null")
-        await apart(run_pass, run_pass.record(record, [emission]), place.step_id)
+        await apart(run_pass, run_pass.recorder.record(record, [emission]), place.step_id)
 
     # -- waiting -----------------------------------------------------------------------------------------
 
@@ -291,11 +293,11 @@ class Context:
         name = _name_of(workflow)
         place = self._run_pass.place("spawn", does=True)
         asked = self._spawn_one(place, name, params)
-        self._run_pass.unawaited[place.step_id] = asked
+        self._run_pass.unawaited.add(place.step_id, asked)
         return asked
 
     async def _spawn_one(self, place: BranchPlace, workflow: str, params: Any) -> ChildRun:
-        with self._run_pass.uninterrupted(place):
+        with uninterrupted(self._run_pass, place):
             [child] = await spawn(self._run_pass, place, workflow, [params])
         return child
 
@@ -336,9 +338,9 @@ class Context:
         """
         map_children.check_limit(limit)
         self._run_pass.check_usable()
-        self._run_pass.refuse_in_body("map")
+        refuse_in_body("map")
         asked = self._map(_name_of(workflow), list(items), limit, return_exceptions)
-        self._run_pass.unawaited["map"] = asked
+        self._run_pass.unawaited.add("map", asked)
         return asked
 
     async def _map(self, workflow: str, items: list[Any], limit: int | None, return_exceptions: bool) -> list[Any]:  # noqa: FBT001 - the parts of one call
@@ -401,7 +403,7 @@ class Context:
         text = encode({**origin(run_pass.claim.headers), **shown})
         if current_body.get() is None or (run_pass.handler.is_async and run_pass.is_on_its_loop()):
             asked = self._progress.show(text)
-            run_pass.unawaited["progress"] = asked
+            run_pass.unawaited.add("progress", asked)
             return asked
         self._progress.show_soon(text)
         return self._given(None)

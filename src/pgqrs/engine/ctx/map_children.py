@@ -10,7 +10,8 @@ from pgqrs.engine.ctx.children import ChildRun, spawn
 from pgqrs.engine.ctx.steps import apart
 from pgqrs.engine.ctx.wait import WaitAnswer, Waiter
 from pgqrs.engine.replay.branches import Branch, current_branch
-from pgqrs.engine.replay.run_pass import RunPass, Wait
+from pgqrs.engine.replay.run_pass import RunPass
+from pgqrs.engine.replay.suspension import Wait
 from pgqrs.errors import ConfigError
 
 
@@ -39,13 +40,13 @@ async def map_(
         answers |= ended
         for number in ended:
             del running[number]
-    await run_pass.turn(*(each.place.step_id for each in waiters))
+    await run_pass.order.turn(*(each.place.step_id for each in waiters))
     errors = [answer.error for answer in answers.values() if answer.error is not None]
     if return_exceptions:
         inorder = [answers[number] for number in range(len(items))]
         return [answer.value if answer.error is None else answer.error for answer in inorder]
     if errors:
-        run_pass.failed_together(errors)
+        run_pass.failures.failed_together(errors)
     return [answers[number].given(run_pass) for number in range(len(items))]
 
 
@@ -68,7 +69,7 @@ async def _ended(run_pass: RunPass, running: dict[int, Waiter], *, is_any: bool)
     if not rest:
         return await _in_turn(run_pass, running, ended)
     await run_pass.leave_behind()
-    run_pass.begin()
+    run_pass.in_flight.begin()
     waits: list[Wait] = []
     looking = _looked(list(rest.values()), current_branch.get())
     for number, looked in zip(rest, await apart(run_pass, looking, "map"), strict=True):
@@ -85,7 +86,7 @@ async def _in_turn(
     run_pass: RunPass, running: dict[int, Waiter], ended: dict[int, WaitAnswer]
 ) -> dict[int, WaitAnswer]:
     """The next ones begin when it is the turn of these: a branch that is cancelled before that begins none."""
-    await run_pass.turn(*(running[number].place.step_id for number in ended))
+    await run_pass.order.turn(*(running[number].place.step_id for number in ended))
     return ended
 
 

@@ -28,7 +28,7 @@ class Progress:
         run_pass.check_usable()
         if run_pass.is_replaying():
             return
-        if run_pass.has_branches and current_branch.get() is not None:
+        if run_pass.branches.has_several and current_branch.get() is not None:
             # A replay waits for nothing here, so the first pass must not either: another branch could move meanwhile.
             self.show_soon(text)
             return
@@ -36,7 +36,7 @@ class Progress:
 
     async def _write(self, text: str) -> None:
         run_pass = self._run_pass
-        run_pass.check_alive()
+        run_pass.lease.check_alive()
         try:
             await outside(claims.show_progress(run_pass.db, run_pass.claim.fence, text=text))
         except ConnectionFailed as error:
@@ -54,9 +54,9 @@ class Progress:
         if self._next is None or self._is_showing:
             return
         with suppress(EngineSignal):
-            self._run_pass.begin()
+            self._run_pass.in_flight.begin()
             self._is_showing = True
-            self._run_pass.begun(outside(self._show_all()))
+            self._run_pass.in_flight.begun(outside(self._show_all()))
 
     async def _show_all(self) -> None:
         try:

@@ -13,7 +13,8 @@ from pgqrs.db.runs.records import StepRecord
 from pgqrs.engine.ctx.steps import Raise, apart, replayed_text
 from pgqrs.engine.ctx.wait import Waiter
 from pgqrs.engine.replay.branches import Branch, BranchPlace, current_branch
-from pgqrs.engine.replay.run_pass import RunPass, Wait
+from pgqrs.engine.replay.run_pass import RunPass
+from pgqrs.engine.replay.suspension import Wait
 from pgqrs.errors import ConfigError
 from pgqrs.serialization import decode, encode
 from pgqrs.types import StepStatus
@@ -47,7 +48,7 @@ async def first(run_pass: RunPass, place: BranchPlace, given: Mapping[int | str,
     """Looks at one after the other until one has ended: no signal is taken by a wait that loses."""
     recorded = run_pass.recorded(place)
     for each in given.values():
-        run_pass.unawaited.pop(each.place.step_id, None)
+        run_pass.unawaited.begun(each.place.step_id)
     if recorded is not None and recorded.status in _ENDED:
         key = decode(await replayed_text(run_pass, place) or "null")
         winner = given.get(key)
@@ -58,11 +59,11 @@ async def first(run_pass: RunPass, place: BranchPlace, given: Mapping[int | str,
             raise AssertionError("the winner of a race has ended")
         return First(key, answer.given(run_pass))
     await run_pass.leave_behind()
-    run_pass.begin()
+    run_pass.in_flight.begin()
     ended = await apart(run_pass, _raced(run_pass, place, given, current_branch.get()), place.step_id)
     match ended:
         case Raise(error):
-            raise run_pass.raised(error)
+            raise run_pass.failures.raised(error)
         case First():
             return ended
         case waits:
@@ -83,10 +84,10 @@ async def _raced(
         record = StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=encode(key))
         if looked.error is not None:
             # The failure of the race, too: if it leaves the handler, both are run again.
-            error = await run_pass.fail(record, looked.error, branch=branch)
-            run_pass.failed_together([looked.error, error])
+            error = await run_pass.recorder.fail(record, looked.error, branch=branch)
+            run_pass.failures.failed_together([looked.error, error])
             return Raise(error)
-        await run_pass.record(record)
+        await run_pass.recorder.record(record)
         return First(key, looked.value)
     return waits
 
@@ -100,7 +101,7 @@ async def _in_order(run_pass: RunPass, given: Mapping[int | str, Waiter]) -> lis
     run_id = run_pass.claim.run_id
     sent: dict[str, datetime] = {}
     if names and len(given) > 1:
-        sent = await run_pass.ask(lambda _again: claims.unread_signals(run_pass.db, run_id, names))
+        sent = await run_pass.recorder.ask(lambda _again: claims.unread_signals(run_pass.db, run_id, names))
     ended = {key: await each.ended_at(sent) for key, each in given.items()} if len(given) > 1 else {}
     return sorted(given, key=lambda key: (not _has_ended(run_pass, given[key]), ended.get(key) or LATEST))
 

@@ -29,7 +29,10 @@ from pgqrs.engine.replay.branches import (
     current_branch,
     outside,
 )
-from pgqrs.engine.replay.run_pass import RunPass, Wait, interrupted
+from pgqrs.engine.replay.interruption import was_interrupted
+from pgqrs.engine.replay.refusals import interrupted
+from pgqrs.engine.replay.run_pass import RunPass
+from pgqrs.engine.replay.suspension import Wait
 from pgqrs.engine.replay.unwinding import EngineSignal
 from pgqrs.engine.runs.outcome import asked_delay
 from pgqrs.engine.threads import caught, start_thread
@@ -100,7 +103,7 @@ async def step(
         return await replayed(run_pass, place, call.function, is_final=call.retry is not None)
     if run_pass.claim.steps:
         await run_pass.leave_behind()
-    run_pass.begin()
+    run_pass.in_flight.begin()
     branch = current_branch.get()
     attempts = (recorded.attempts if recorded else 0) + 1
     tracer = run_pass.tracer
@@ -109,23 +112,23 @@ async def step(
     # As they are nearly always the same, no other tuple is made.
     called = call if function is call.function else call._replace(function=function)
     attempt = make(run_pass, called, attempts, branch)
-    if run_pass.is_alone:
+    if run_pass.branches.is_single:
         # In the handler's own task: no other branch can give up and end it half way. As `uninterrupted`, written out:
         # a context manager takes a tenth of the time of a step.
         try:
             answer = await attempt
         except asyncio.CancelledError:
-            if not run_pass.was_interrupted():
+            if not was_interrupted(run_pass):
                 raise
             answer = Raise(interrupted(place))
         finally:
-            run_pass.finish()
+            run_pass.in_flight.finish()
     else:
         answer = await apart(run_pass, attempt, place.step_id)
     if type(answer) is Wait:
         await run_pass.resting.wait(answer)
     if type(answer) is Raise:
-        raise run_pass.raised(answer.error)
+        raise run_pass.failures.raised(answer.error)
     return answer
 
 
@@ -133,15 +136,15 @@ async def apart(run_pass: RunPass, attempt: Coroutine[Any, Any, Any], step_id: s
     """In a task of its own: when a sibling gives up, what is in flight here still finishes and is recorded.
 
     The answer comes in its turn among the results of all branches. A branch that is cancelled hears of it at once,
-    whatever it waits for here: in a replay it waits for its turn in the same way. `execution.begin()` comes before.
+    whatever it waits for here: in a replay it waits for its turn in the same way. `in_flight.begin()` comes before.
     """
-    body = run_pass.begun(outside(attempt))
+    body = run_pass.in_flight.begun(outside(attempt))
     try:
-        await run_pass.in_turn(body, step_id)
+        await run_pass.order.in_turn(body, step_id)
         return body.result()
     except asyncio.CancelledError:
         if run_pass.is_unwinding:
-            if run_pass.halted is not None:
+            if run_pass.lease.halted is not None:
                 body.cancel()
             raise
         task = asyncio.current_task()
@@ -149,7 +152,7 @@ async def apart(run_pass: RunPass, attempt: Coroutine[Any, Any, Any], step_id: s
             # It records that itself.
             body.cancel()
             answer = await body
-            await run_pass.turn(step_id)
+            await run_pass.order.turn(step_id)
             return answer
         raise
 
@@ -167,12 +170,12 @@ async def replayed_text(run_pass: RunPass, place: BranchPlace, *, is_final: bool
     recorded = run_pass.claim.steps[place.step_id]
     # Before its turn: the step of a branch that is cancelled until then has failed all the same, and is tried again.
     error = None if recorded.status is StepStatus.SUCCESS else failed_before(run_pass, place, is_final=is_final)
-    if run_pass.has_branches:
+    if run_pass.branches.has_several:
         if recorded.sequence is None:
             await run_pass.number_late(place)
-        await run_pass.turn(place.step_id)
+        await run_pass.order.turn(place.step_id)
     if error is not None:
-        raise run_pass.raised(error)
+        raise run_pass.failures.raised(error)
     return recorded.output
 
 
@@ -187,7 +190,7 @@ def failed_before(run_pass: RunPass, place: BranchPlace, *, is_final: bool = Fal
         attempts=recorded.attempts,
         sequence=recorded.sequence,
     )
-    return run_pass.failure_of(record, is_final=is_final)
+    return run_pass.failures.failure_of(record, is_final=is_final)
 
 
 def read(run_pass: RunPass, place: BranchPlace, text: str | None, as_type: Any) -> Any:
@@ -217,12 +220,12 @@ async def _attempt(run_pass: RunPass, call: StepCall, attempts: int, branch: Bra
     took = run_pass.seconds() - began
     if isinstance(done, _Done):
         given = small_input(call.args, call.kwargs) if call.args or call.kwargs else None
-        number = run_pass.number(place[0])
+        number = run_pass.order.number(place[0])
         record = StepRecord(place[0], place[1], StepStatus.SUCCESS, given, done[0], None, attempts, took, number)
-        await run_pass.record(record, emitted)
+        await run_pass.recorder.record(record, emitted)
         return done[1]
     error, is_unknown = done
-    if run_pass.halted is not None or run_pass.handing_back:
+    if run_pass.lease.halted is not None or run_pass.lease.handing_back:
         # The body was cancelled, and this is what it made of it.
         raise asyncio.CancelledError
     if isinstance(error, PauseError):
@@ -239,7 +242,7 @@ async def _begun_before(run_pass: RunPass, place: BranchPlace, attempts: int) ->
     recorded = run_pass.claim.steps.get(place.step_id)
     if recorded is not None and recorded.status is StepStatus.RUNNING:
         return _unknown(place, "began in an earlier attempt")
-    await run_pass.record(StepRecord(place.step_id, place.ordinal, StepStatus.RUNNING, attempts=attempts))
+    await run_pass.recorder.record(StepRecord(place.step_id, place.ordinal, StepStatus.RUNNING, attempts=attempts))
     return None
 
 
@@ -254,7 +257,7 @@ async def _body(run_pass: RunPass, call: StepCall, attempts: int, emitted: list[
     """Runs the user's function: whatever it raises is its own, but for the engine's signals."""
     shape = shape_of(call.function)
     # Again, as late as possible: the process may have stood still since the step was asked for.
-    run_pass.check_alive()
+    run_pass.lease.check_alive()
     # The body is no branch of the handler's, whatever tasks it makes.
     tokens = current_branch.set(None), current_body.set((call.place, attempts, emitted))
     try:
@@ -297,14 +300,14 @@ async def _failed(
             run_pass.tracer.step_failed(error)
         asked = asked_delay(error)
         until = run_pass.now() + timedelta(seconds=retry.delay(attempts) if asked is None else asked)
-        record = record._replace(status=StepStatus.PENDING, error=run_pass.error_text(error))
+        record = record._replace(status=StepStatus.PENDING, error=run_pass.failures.error_text(error))
         # Now, and not when the run rests: the handler may give the wait up, and the attempt was made.
-        await run_pass.record(record)
+        await run_pass.recorder.record(record)
         return Wait(f"retry of {record.step_id}", record, until=until, retry=True)
-    again = await run_pass.fail(record, error, is_final=retry is not None, branch=branch)
+    again = await run_pass.recorder.fail(record, error, is_final=retry is not None, branch=branch)
     if run_pass.tracer is not None:
         # Raised here, in the span of the step, which is to tell of it.
-        raise run_pass.raised(again)
+        raise run_pass.failures.raised(again)
     return Raise(again)
 
 
@@ -341,12 +344,12 @@ async def _in_thread(run_pass: RunPass, call: StepCall) -> Any:
     if (earlier := _overdue.get(key)) is not None:
         ended = asyncio.wait([asyncio.wrap_future(earlier)])
         await (ended if call.timeout is None else _within(call.timeout, ended))
-        run_pass.check_alive()
+        run_pass.lease.check_alive()
     try:
         thread = start_thread(caught, call.function, call.args, call.kwargs)
     except RuntimeError:
         # The interpreter ends, and starts no thread any more: the run continues elsewhere, or next time.
-        raise run_pass.lose() from None
+        raise run_pass.lease.lose() from None
     try:
         waited = asyncio.wrap_future(thread)
         # Shielded: the thread continues, whatever becomes of the task that waits for it.

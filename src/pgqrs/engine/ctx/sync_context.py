@@ -17,6 +17,7 @@ from pgqrs.engine.ctx.context import Context
 from pgqrs.engine.ctx.race import First, first, waiters
 from pgqrs.engine.ctx.wait import Waiter
 from pgqrs.engine.replay.branches import Branch, current_body, current_branch, handled_error, handled_here
+from pgqrs.engine.replay.refusals import refuse_in_body
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.engine.replay.unwinding import EngineSignal
 from pgqrs.engine.threads import start_thread
@@ -211,7 +212,7 @@ class SyncContext:
     def first(self, *functions: Callable[[], Any], **named: Callable[[], Any]) -> First:
         """As in async handlers, with functions: `ctx.first(lambda: ctx.sleep(60), lambda: ctx.wait_for("go"))`."""
         run_pass = self._context._run_pass  # noqa: SLF001 - the other half of this class
-        run_pass.refuse_in_body("first")
+        refuse_in_body("first")
         token = _only_named.set(True)
         try:
             waits = tuple(map(_called, functions))
@@ -278,7 +279,7 @@ class SyncContext:
                 raise ConfigError("in a plain handler gather takes functions: ctx.gather(lambda: ..., lambda: ...)")
         run_pass = self._context._run_pass  # noqa: SLF001 - the other half of this class
         # Its branches would be counted in this pass, and not in a replay, which does not run the body.
-        run_pass.refuse_in_body("gather")
+        refuse_in_body("gather")
         parent = _branch()
         if parent is None:
             raise PermanentError("threads come in no order: call ctx.gather in the workflow itself, not in a thread")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from pgqrs.db.database import Transaction, WorkFailed
@@ -33,45 +34,61 @@ async def transaction(
     attempts = (recorded.attempts if recorded else 0) + 1
     pending = StepRecord(place.step_id, place.ordinal, StepStatus.PENDING, attempts=attempts)
     await run_pass.leave_behind()
-    run_pass.begin()
+    run_pass.in_flight.begin()
     attempt = _attempt(run_pass, pending, seen(place.step_id, work), current_branch.get())
     answer = await apart(run_pass, attempt, place.step_id)
     if isinstance(answer, Raise):
-        raise run_pass.raised(answer.error)
+        raise run_pass.failures.raised(answer.error)
     return decode(answer, return_type(work))
 
 
 async def _attempt(run_pass: RunPass, pending: StepRecord, work: Work, branch: Branch | None) -> str | Raise:
     """What is recorded now, as text; or the error that is."""
     try:
-        with run_pass.watched(BranchPlace(pending.step_id, pending.ordinal)):
+        with _watched(run_pass, BranchPlace(pending.step_id, pending.ordinal)):
             return await _transact(run_pass, pending, _encoded(run_pass, pending, work))
     except WorkFailed as error:
         failed: BaseException = error.error.error if isinstance(error.error, _Odd) else error.error
-    return Raise(await run_pass.fail(pending, failed, branch=branch))
+    return Raise(await run_pass.recorder.fail(pending, failed, branch=branch))
+
+
+@contextmanager
+def _watched(run_pass: RunPass, place: BranchPlace) -> Iterator[None]:
+    """Around a step that has a transaction of its own: the committer tells of the others."""
+    began = run_pass.seconds()
+    meter, tracer, workflow = run_pass.meter, run_pass.tracer, run_pass.handler.name
+    try:
+        with nullcontext() if tracer is None else tracer.step(workflow, run_pass.claim.run_id, place, 1):
+            yield
+    except Exception:
+        if meter is not None:
+            meter.stepped(workflow, StepStatus.ERROR, run_pass.seconds() - began)
+        raise
+    if meter is not None:
+        meter.stepped(workflow, StepStatus.SUCCESS, run_pass.seconds() - began)
 
 
 async def _transact(run_pass: RunPass, pending: StepRecord, work: claims.Work) -> str:
     is_over = False
 
     def number() -> int:
-        given = run_pass.number(pending.step_id)
+        given = run_pass.order.number(pending.step_id)
         if is_over:
             # The writer's thread was at it when this was cancelled: nothing more waits for that result.
-            run_pass.call_soon(lambda: run_pass.is_numbered(pending.step_id))
+            run_pass.call_soon(lambda: run_pass.order.is_numbered(pending.step_id))
         return given
 
     fence = run_pass.claim.fence
     try:
-        output: str | None = await run_pass.ask(
+        output: str | None = await run_pass.recorder.ask(
             lambda again: claims.transact(run_pass.db, fence, pending, work, sequence=number, again=again),
             answers=(WorkFailed,),
         )
     finally:
         is_over = True
-        run_pass.is_numbered(pending.step_id)
+        run_pass.order.is_numbered(pending.step_id)
     if output is None:
-        raise run_pass.lose()
+        raise run_pass.lease.lose()
     return output
 
 

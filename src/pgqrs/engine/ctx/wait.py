@@ -13,7 +13,8 @@ from pgqrs.db.tables.runs import RecordedStep
 from pgqrs.engine.ctx.steps import apart, failed_before, read
 from pgqrs.engine.definitions.handlers import misfit
 from pgqrs.engine.replay.branches import Branch, BranchPlace, current_branch, outside
-from pgqrs.engine.replay.run_pass import RunPass, Wait
+from pgqrs.engine.replay.run_pass import RunPass
+from pgqrs.engine.replay.suspension import Wait
 from pgqrs.errors import SerializationError, WaitTimeout
 from pgqrs.serialization import decode, encode
 from pgqrs.types import Answer as GivenAnswer
@@ -31,7 +32,7 @@ class WaitAnswer(NamedTuple):
     def given(self, run_pass: RunPass) -> Any:
         """The value to the handler, or the error."""
         if self.error is not None:
-            raise run_pass.raised(self.error)
+            raise run_pass.failures.raised(self.error)
         return self.value
 
 
@@ -68,7 +69,7 @@ class Waiter(Coroutine[Any, Any, Any]):
         self._answer: WaitAnswer | None = None
         self._inner: Coroutine[Any, Any, Any] | None = None
         self.is_begun = False
-        run_pass.unawaited[place.step_id] = self
+        run_pass.unawaited.add(place.step_id, self)
 
     async def replayed(self) -> WaitAnswer | None:
         """The answer, if it is recorded."""
@@ -95,12 +96,12 @@ class Waiter(Coroutine[Any, Any, Any]):
         run_pass, step_id = self.run_pass, self.place.step_id
         answer = await self.replayed()
         if answer is not None:
-            if run_pass.has_branches and step_id in run_pass.claim.steps:
+            if run_pass.branches.has_several and step_id in run_pass.claim.steps:
                 await run_pass.number_late(self.place)
-            await run_pass.turn(step_id)
+            await run_pass.order.turn(step_id)
             return answer.given(run_pass)
         await run_pass.leave_behind()
-        run_pass.begin()
+        run_pass.in_flight.begin()
         looked: WaitAnswer | Wait = await apart(run_pass, self.look(current_branch.get()), step_id)
         if isinstance(looked, Wait):
             await run_pass.resting.wait(looked)
@@ -142,7 +143,9 @@ def sleep(run_pass: RunPass, place: BranchPlace, length: timedelta) -> Waiter:
         if until > run_pass.now():
             record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, output=encode(until))
             return Wait(f"sleep until {until:%Y-%m-%d %H:%M:%S}", record, until=until)
-        await run_pass.record(StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=encode(until)))
+        await run_pass.recorder.record(
+            StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output=encode(until))
+        )
         return WaitAnswer()
 
     return Waiter(run_pass, place, replay, ask, ended_at=ended_at)
@@ -184,12 +187,12 @@ def wait_for(run_pass: RunPass, place: BranchPlace, name: str, *, seconds: float
                 return await answered(taken, branch)
         finally:
             # Not before a wrong answer is refused: the results of other branches must not overtake that.
-            run_pass.is_numbered(place.step_id)
+            run_pass.order.is_numbered(place.step_id)
         until = _until(run_pass, place, length)
         if until is not None and until <= run_pass.now():
             record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR)
             late = WaitTimeout(f"no signal {name!r} came in time")
-            return WaitAnswer(error=await run_pass.fail(record, late, branch=branch))
+            return WaitAnswer(error=await run_pass.recorder.fail(record, late, branch=branch))
         output = None if until is None else encode(until)
         record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, output=output)
         return Wait(name, record, until=until, signal=name)
@@ -226,20 +229,20 @@ class _TypedAnswer:
     async def _refused(self, wrong: SerializationError, branch: Branch | None) -> BaseException:
         """The error in the place of the answer, now and in every replay."""
         run_pass, place = self._run_pass, self._place
-        text = run_pass.error_text(wrong)
-        run_pass.begin()
+        text = run_pass.failures.error_text(wrong)
+        run_pass.in_flight.begin()
         try:
-            is_held = await run_pass.ask(
+            is_held = await run_pass.recorder.ask(
                 lambda _again: outside(
                     claims.refuse_answer(run_pass.db, run_pass.claim.fence, place.step_id, error=text)
                 )
             )
         finally:
-            run_pass.finish()
+            run_pass.in_flight.finish()
         if not is_held:
-            raise run_pass.lose()
+            raise run_pass.lease.lose()
         record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR, error=text)
-        return self._final(run_pass.failure_of(record, branch=branch))
+        return self._final(run_pass.failures.failure_of(record, branch=branch))
 
     async def replayed(self, recorded: RecordedStep) -> WaitAnswer:
         """A recorded answer, or the error in its place: that of a wrong answer, or WaitTimeout."""
@@ -249,17 +252,19 @@ class _TypedAnswer:
 
     def _final(self, error: BaseException) -> BaseException:
         # The run's retry does not ask again: the signal is used up, and the sender believes that it was taken.
-        self._run_pass.failed[-1].is_final = isinstance(error, SerializationError)
+        self._run_pass.failures.mark_last(is_final=isinstance(error, SerializationError))
         return error
 
 
 async def _signal(run_pass: RunPass, place: BranchPlace, name: str) -> TakenSignal | None:
     """Takes it, if it is there. Its number is the caller's to call written."""
     taken: TakenSignal | None
-    pending = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, sequence=run_pass.number(place.step_id))
-    held, taken = await run_pass.ask(
+    pending = StepRecord(
+        place.step_id, place.ordinal, StepStatus.PAUSED, sequence=run_pass.order.number(place.step_id)
+    )
+    held, taken = await run_pass.recorder.ask(
         lambda again: claims.take_signal(run_pass.db, run_pass.claim.fence, pending, name=name, again=again)
     )
     if not held:
-        raise run_pass.lose()
+        raise run_pass.lease.lose()
     return taken

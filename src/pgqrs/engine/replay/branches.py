@@ -12,7 +12,7 @@ import contextvars
 import itertools
 import math
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterator, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -58,14 +58,7 @@ handled_error: contextvars.ContextVar[BaseException | None] = contextvars.Contex
 class Branch:
     """One task of a handler: its path (`""` for the handler itself, `2`, `2.1`), and what it has asked for so far."""
 
-    def __init__(
-        self,
-        path: str,
-        live: dict[Branch, None],
-        parent: Branch | None,
-        changed: Callable[[], None],
-        stirring: dict[Branch, None],
-    ) -> None:
+    def __init__(self, path: str, among: BranchSet, parent: Branch | None) -> None:
         self.path = path
         self.parent = parent
         self.counts: dict[str, int] = {}
@@ -85,13 +78,11 @@ class Branch:
         self.task: asyncio.Future[Any] | None = None
         # What it ended with, when it raised.
         self.error: BaseException | None = None
-        self._live = live
-        self._stirring = stirring
-        self._changed = changed
+        self._among = among
         # Its place among the branches of its parent. What tells the runs of a process apart, see `BranchTask`.
         self.number = 0
         self.salt: int = next(_SALTS) if parent is None else parent.salt
-        live[self] = stirring[self] = None
+        among.live[self] = among.stirring[self] = None
 
     def child(self, *, is_unordered: bool = False) -> Branch:
         is_unordered = is_unordered or self.is_unordered
@@ -100,7 +91,7 @@ class Branch:
         # One that chance would number asks for nothing, and must not move the numbers of the others.
         number = 0 if is_unordered else self.children
         path = f"{self.path}.{number}" if self.path else str(number)
-        made = Branch(path, self._live, self, self._changed, self._stirring)
+        made = Branch(path, self._among, self)
         made.number = number
         made.is_unordered = is_unordered
         return made
@@ -121,25 +112,19 @@ class Branch:
     def end(self, task: asyncio.Future[Any] | None = None) -> None:
         if task is not None and not task.cancelled():
             self.error = task.exception()
-        self._live.pop(self, None)
-        self._stirring.pop(self, None)
-        self._changed()
+        self._among.live.pop(self, None)
+        self._among.stirring.pop(self, None)
+        self._among.changed()
 
     def park(self) -> None:
         """It waits for the engine, and so does not move: only what may move is looked at again and again."""
         # A task of another class does not say when it is cancelled, which moves it.
         if isinstance(self.task, BranchTask):
-            self._stirring.pop(self, None)
+            self._among.stirring.pop(self, None)
 
     def unpark(self) -> None:
-        if self in self._live:
-            self._stirring[self] = None
-
-    def close(self) -> None:
-        """From now on its end concerns no one."""
-        self._changed = _nothing
-        if isinstance(self.task, BranchTask):
-            self.task.branch = None
+        if self in self._among.live:
+            self._among.stirring[self] = None
 
     def place(self, name: str) -> BranchPlace:
         """The id and the ordinal of the next step of that name: `fetch`, `fetch#2`, `fetch@1`, `fetch@1#2`."""
@@ -159,6 +144,50 @@ class Branch:
         if not self.path:
             return name if count == 1 else f"{name}#{count}"
         return f"{name}@{self.path}" if count == 1 else f"{name}@{self.path}#{count}"
+
+
+class BranchSet:
+    """The branches of one pass that have not ended: its handler, and the tasks or threads that the handler began."""
+
+    __slots__ = ("_is_async", "changed", "live", "root", "stirring")
+
+    def __init__(self, changed: Callable[[], None], *, is_async: bool) -> None:
+        # Called when one of them has ended.
+        self.changed = changed
+        self._is_async = is_async
+        self.live: dict[Branch, None] = {}
+        # Those that do not wait for the engine.
+        self.stirring: dict[Branch, None] = {}
+        self.root = Branch("", self, None)
+
+    @property
+    def is_single(self) -> bool:
+        """True when nothing but its own end can end a step of the handler: it has one branch, and no thread."""
+        return len(self.live) == 1 and self._is_async
+
+    @property
+    def has_several(self) -> bool:
+        """True when results have an order that the handler sees: threads come in none."""
+        return len(self.live) > 1 and self._is_async
+
+    def cancel(self, but: Container[object] = ()) -> list[asyncio.Future[Any]]:
+        """The handler's tasks, but for its own."""
+        tasks = [
+            branch.task
+            for branch in self.live
+            if branch.task is not None and branch is not self.root and branch.task not in but
+        ]
+        for task in tasks:
+            task.cancel()
+        return tasks
+
+    def close(self) -> None:
+        """From now on the end of a branch concerns no one."""
+        self.changed = _nothing
+        self.live.clear()
+        self.stirring.clear()
+        if isinstance(self.root.task, BranchTask):
+            self.root.task.branch = None
 
 
 def _nothing() -> None:

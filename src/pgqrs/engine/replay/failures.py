@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgqrs.db.runs.records import StepRecord
-from pgqrs.engine.replay.branches import Branch, handled_here
+from pgqrs.engine.recorded_errors import Program, raised_again, record_of
+from pgqrs.engine.replay.branches import Branch, current_branch, handled_here
 from pgqrs.errors import StepFailed
 from pgqrs.serialization import object_in
 from pgqrs.types import StepStatus
@@ -25,6 +26,58 @@ class FailedStep:
     is_raised: bool = False
     # The errors of one call that raised the first of them, this one among them.
     beside: object = None
+
+
+class Failures:
+    """The steps that failed in one pass, and what the handler did about it."""
+
+    __slots__ = ("_program", "compensations", "steps")
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self.steps: list[FailedStep] = []
+        self.compensations = Compensations(around=handled_here())
+
+    def error_text(self, error: BaseException) -> str:
+        return record_of(error, program=self._program)
+
+    def failure_of(
+        self, record: StepRecord, *, is_final: bool = False, branch: Branch | None = None
+    ) -> BaseException:
+        """The recorded error of a step, as an object; remembered in case it leaves the handler."""
+        error = raised_again(record.error or "{}", program=self._program, step_id=record.step_id)
+        self.steps.append(FailedStep(record, error, branch or current_branch.get(), is_final))
+        return error
+
+    def mark_last(self, *, is_final: bool) -> None:
+        """Of the step that failed last: whether the run's retry leaves it as it is."""
+        self.steps[-1].is_final = is_final
+
+    def raised(self, error: BaseException) -> BaseException:
+        """The handler gets this error of a step now."""
+        for step in self.steps:
+            if step.error is error:
+                step.is_raised = True
+        return error
+
+    def failed_together(self, errors: Sequence[BaseException]) -> None:
+        """One of these errors is about to be raised in the place of all of them."""
+        given = {id(error) for error in errors}
+        for step in self.steps:
+            if id(step.error) in given:
+                step.beside = errors
+
+    def culprits(self, error: BaseException) -> list[FailedStep]:
+        """The failed steps that `error`, which has left the handler, came from."""
+        return culprits(self.steps, error)
+
+    def compensated_by(self, error: BaseException) -> list[str]:
+        """The steps by which the handler made up for `error`, which has left it all the same."""
+        return self.compensations.of(error, self.steps)
+
+    def close(self) -> None:
+        self.steps.clear()
+        self.compensations.clear()
 
 
 def culprits(failed: Sequence[FailedStep], error: BaseException) -> list[FailedStep]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pgqrs.db.runs.records import ANY_OF, StepRecord, Suspended
@@ -15,7 +17,7 @@ from pgqrs.errors import PermanentError
 from pgqrs.types import RunStatus
 
 if TYPE_CHECKING:
-    from pgqrs.engine.replay.run_pass import RunPass, Wait
+    from pgqrs.engine.replay.run_pass import RunPass
 
 log = logging.getLogger("pgqrs.run")
 
@@ -28,6 +30,20 @@ _OUTSIDE_SECONDS = 10.0
 _MOST_READY_LOOKS = 1_000
 # How soon a handler that waits for something outside of the context is looked at again: at first, and at most.
 _SOON_SECONDS, _LATER_SECONDS = 0.01, 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a branch waits for. `retry` tells a step's own backoff from waiting for the world outside."""
+
+    label: str
+    step: StepRecord
+    until: datetime | None = None
+    signal: str | None = None
+    # The child whose end it waits for; `is_any` when that alone shall wake the run, however many others it waits for.
+    child: int | None = None
+    is_any: bool = False
+    retry: bool = False
 
 
 class Resting:
@@ -76,9 +92,9 @@ class Resting:
 
     def _is_possible(self) -> bool:
         run_pass = self._run_pass
-        if not self._waits or self.suspended or run_pass.halted is not None:
+        if not self._waits or self.suspended or run_pass.lease.halted is not None:
             return False
-        return not run_pass.in_flight and not run_pass.has_arrivals
+        return not run_pass.in_flight and not run_pass.order.has_arrivals
 
     def _look(self) -> None:
         """If nothing is in flight and every branch waits, put the run to rest."""
@@ -86,8 +102,8 @@ class Resting:
         self._next_look = None
         if not self._is_possible():
             return
-        tasks = {branch.task for branch in run_pass.live}
-        states = {branch: pending(branch, tasks) for branch in run_pass.live}
+        tasks = {branch.task for branch in run_pass.branches.live}
+        states = {branch: pending(branch, tasks) for branch in run_pass.branches.live}
         if Pending.READY in states.values() and self._ready_looks < _MOST_READY_LOOKS:
             self._ready_looks += 1
             self._grace_from = None
@@ -142,7 +158,7 @@ class Resting:
         if run_pass.task is not None and run_pass.handler.is_async:
             told = self._unwind(run_pass.task, signal)
             # At once, and not when the handler is gone: its `finally` may wait for one of them.
-            run_pass.cancel_branches(told)
+            run_pass.branches.cancel(told)
             return
         for future in self._blocked:
             _raise_in(future, signal)
@@ -163,7 +179,7 @@ class Resting:
     def _refuses_deadlines(self) -> bool:
         """`asyncio.timeout` counts on this process's clock, in this pass: around a wait it would be forgotten."""
         run_pass = self._run_pass
-        timed = [branch for branch in run_pass.live if has_deadline(branch.task)]
+        timed = [branch for branch in run_pass.branches.live if has_deadline(branch.task)]
         for future, branch in self._blocked.items():
             if not future.done() and any(each is branch or each in branch.ancestors() for each in timed):
                 future.set_exception(

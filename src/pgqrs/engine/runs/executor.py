@@ -16,7 +16,7 @@ from pgqrs.engine.ctx.sync_context import SyncContext, in_root
 from pgqrs.engine.definitions.handlers import Handler
 from pgqrs.engine.heartbeat import Heartbeat, HeldLease
 from pgqrs.engine.replay.branches import current_body, current_branch, handled_error, install_task_factory, outside
-from pgqrs.engine.replay.failures import culprits, raised_as, reopened
+from pgqrs.engine.replay.failures import raised_as, reopened
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.engine.replay.unwinding import EngineSignal
 from pgqrs.engine.runs.committer import Committer
@@ -55,14 +55,14 @@ class Executor:
     def hand_back(self) -> None:
         """From now on a cancelled task means that its run is handed back. Else the handler itself was cancelled."""
         for run_pass in self._executions:
-            run_pass.handing_back = True
+            run_pass.lease.hand_back()
 
     def abandon(self, task: asyncio.Task[Any]) -> None:
         """The task does not end: nothing that it asks for is done any more, and its lease is not renewed."""
         for run_pass in self._executions:
             if run_pass.task is task:
-                run_pass.abandon()
-                self._heartbeat.let_go(run_pass.held)
+                run_pass.shutdown.abandon()
+                self._heartbeat.let_go(run_pass.lease.held)
 
     def hold(self, claim: Claim, *, since: float) -> HeldLease:
         """The lease, asked for at `since`, is kept from now on, whether or not the run is executed yet."""
@@ -102,14 +102,14 @@ class Executor:
         run_pass.task = asyncio.current_task(self._loop)
         if run_pass.handler.is_async:
             run_pass.root.run_in(run_pass.task)
-        held.lost = run_pass.on_lost
-        run_pass.on_stuck = self._on_stuck
+        run_pass.lease.watch(run_pass.shutdown.on_lost)
+        run_pass.shutdown.on_stuck = self._on_stuck
         if not held.is_valid():
             # It was lost before there was anything to tell.
-            raise run_pass.lose().error
+            raise run_pass.lease.lose().error
         outcome, error = await self._outcome(run_pass, once=once)
         held.settling = True
-        await run_pass.settle(outcome.end, outcome.steps)
+        await run_pass.recorder.settle(outcome.end, outcome.steps)
         if run_pass.meter is not None and isinstance(outcome.end, Ended):
             lasted = None if claim.started_at is None else (run_pass.now() - claim.started_at).total_seconds()
             run_pass.meter.finished(workflow, outcome.end.status, lasted)
@@ -127,12 +127,12 @@ class Executor:
         is_cancelled = isinstance(error, asyncio.CancelledError)
         was_cut = await self._wound_up(run_pass)
         is_at_rest = run_pass.resting.suspended and error is not None and _is_unwound(error)
-        if was_cut and not isinstance(run_pass.halted, StorePromoted):
+        if was_cut and not isinstance(run_pass.lease.halted, StorePromoted):
             # Whatever the handler made of its cancellation is not its result, unless it had come to rest before.
             return Outcome(*run_pass.resting.yielding()) if is_at_rest else Outcome(
                 Suspended(RunStatus.PENDING)
             ), None
-        if run_pass.halted is not None:
+        if run_pass.lease.halted is not None:
             return self._halted(run_pass, once=once)
         if run_pass.resting.suspended:
             if is_at_rest:
@@ -153,33 +153,33 @@ class Executor:
         In a task of its own where there is anything left: a TaskGroup that the handler has left may cancel the task
         in which it began, which is the engine's by now.
         """
-        task, lost = run_pass.task, run_pass.is_lost
-        was_cut = run_pass.handing_back and task is not None and task.cancelling() > 0 and not lost
+        task, lost = run_pass.task, run_pass.lease.is_lost
+        was_cut = run_pass.lease.handing_back and task is not None and task.cancelling() > 0 and not lost
         if was_cut:
             # The next worker must find no one at work on it; only a plain handler's thread continues, until it next
             # asks its context.
-            run_pass.abandon()
+            run_pass.shutdown.abandon()
         while task is not None and task.cancelling():
             # Heard: what follows must not be taken for cancelled.
             task.uncancel()
-        if run_pass.is_quiet:
+        if run_pass.shutdown.is_quiet:
             return was_cut
-        winding = outside(run_pass.wind_up())
+        winding = outside(run_pass.shutdown.wind_up())
         while not winding.done():
             try:
                 await asyncio.shield(winding)
             except asyncio.CancelledError:
                 if task is not None:
                     task.uncancel()
-                if run_pass.handing_back and not run_pass.is_lost:
+                if run_pass.lease.handing_back and not run_pass.lease.is_lost:
                     was_cut = True
-                    run_pass.abandon()
+                    run_pass.shutdown.abandon()
         winding.result()
         return was_cut
 
     def _halted(self, run_pass: RunPass, *, once: bool) -> tuple[Outcome, BaseException | None]:
         """The pass ended without an outcome of the handler's, whatever the handler did on the way out."""
-        error = run_pass.halted
+        error = run_pass.lease.halted
         if isinstance(error, LeaseLost | StorePromoted):
             raise error
         assert error is not None  # noqa: S101 - asked by the caller
@@ -189,9 +189,9 @@ class Executor:
         self, run_pass: RunPass, error: BaseException, *, once: bool
     ) -> tuple[Outcome, BaseException | None]:
         claim = run_pass.claim
-        made_it_fail = culprits(run_pass.failed, error)
-        is_ours = run_pass.halted is not None
-        compensated_by = [] if is_ours else run_pass.compensations.of(error, run_pass.failed)
+        made_it_fail = run_pass.failures.culprits(error)
+        is_ours = run_pass.lease.halted is not None
+        compensated_by = [] if is_ours else run_pass.failures.compensated_by(error)
         # A step that has used up its own attempts fails again in every attempt of the run. And what the handler has
         # made up for must not succeed after that, unless the handler asks for it.
         is_used_up = any(step.is_final for step in made_it_fail)
@@ -234,7 +234,7 @@ class Executor:
             current_context.reset(tokens[1])
             current_body.reset(tokens[2])
             handled_error.reset(handled)
-        if run_pass.resting.suspended or run_pass.halted is not None:
+        if run_pass.resting.suspended or run_pass.lease.halted is not None:
             # Swallowed: what the handler returned is not its result.
             return "null"
         await run_pass.check_all_were_awaited()

@@ -1,0 +1,125 @@
+"""The writes of one pass: repeated through an outage while the lease lasts, and the handler never hears of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from pgqrs.db.runs.claims import Claim
+from pgqrs.db.runs.history import Emission
+from pgqrs.db.runs.records import Ended, RunWrite, StepRecord, Suspended
+from pgqrs.engine.replay.branches import Branch
+from pgqrs.engine.replay.failures import Failures
+from pgqrs.engine.replay.pass_lease import PassLease
+from pgqrs.engine.replay.result_order import ResultOrder
+from pgqrs.engine.replay.unwinding import Halt
+from pgqrs.engine.runs.committer import Committer
+from pgqrs.errors import ConnectionFailed, PgqrsError
+from pgqrs.types import StepStatus
+
+T = TypeVar("T")
+
+log = logging.getLogger("pgqrs.run")
+
+# Between two attempts to write something: each has asked the database for `retry_seconds` already.
+_AGAIN_SECONDS = 0.1
+# What a replay gives to the handler.
+_FINAL = frozenset((StepStatus.SUCCESS, StepStatus.ERROR))
+
+
+class Recorder:
+    """Records steps and outcomes of one pass, and makes its other calls to the store."""
+
+    __slots__ = ("_claim", "_committer", "_failures", "_fence", "_lease", "_order", "_workflow")
+
+    def __init__(
+        self,
+        claim: Claim,
+        workflow: str,
+        *,
+        committer: Committer,
+        lease: PassLease,
+        order: ResultOrder,
+        failures: Failures,
+    ) -> None:
+        self._claim = claim
+        self._fence = claim.fence
+        self._workflow = workflow
+        self._committer = committer
+        self._lease = lease
+        self._order = order
+        self._failures = failures
+
+    async def record(self, step: StepRecord, emissions: Sequence[Emission] = ()) -> None:
+        """Returns when it is durable; what is emitted goes into the outbox with it. Halt when it cannot be."""
+        self._lease.check_alive()
+        if step.sequence is None and step.status in _FINAL:
+            step = step._replace(sequence=self._order.number(step.step_id))
+        write = RunWrite(self._fence, (step,), None, tuple(emissions) if emissions else (), self._workflow)
+        try:
+            await self._committer.write(write)
+        except Exception as error:  # noqa: BLE001 - none of it is the handler's
+            await self.insisted(error, lambda: self._committer.write(write._replace(again=True)))
+        finally:
+            self._order.is_numbered(step.step_id)
+
+    async def fail(
+        self, record: StepRecord, error: BaseException, *, is_final: bool = False, branch: Branch | None = None
+    ) -> BaseException:
+        """Records that a step failed; gives the error that the handler gets, now and in every replay."""
+        text = self._failures.error_text(error)
+        number = self._order.number(record.step_id)
+        record = record._replace(status=StepStatus.ERROR, output=None, error=text, sequence=number)
+        await self.record(record)
+        failure = self._failures.failure_of(record, is_final=is_final, branch=branch)
+        return failure.with_traceback(error.__traceback__)
+
+    async def settle(self, end: Ended | Suspended, steps: tuple[StepRecord, ...]) -> None:
+        """Records how the pass ended. LeaseLost when the run is not ours any more."""
+        has_parent = self._claim.parent_run_id is not None
+        write = RunWrite(self._fence, steps, end, workflow=self._workflow, has_parent=has_parent)
+        try:
+            await self._committer.write(write)
+        except ConnectionFailed as error:
+            try:
+                await self.insisted(error, lambda: self._committer.write(write._replace(again=True)))
+            except Halt as halt:
+                raise halt.error from None
+
+    async def ask(self, call: Callable[[bool], Awaitable[T]], *, answers: tuple[type[Exception], ...] = ()) -> T:
+        """A store call of the pass; `call(again)` repeats it after an outage. Halt when there is no answer.
+
+        Of its errors only the `answers` are raised.
+        """
+        try:
+            return await call(False)  # noqa: FBT003 - the first time
+        except answers:
+            raise
+        except Exception as error:  # noqa: BLE001 - none of it is the handler's
+            return await self.insisted(error, lambda: call(True), answers=answers)  # noqa: FBT003 - perhaps done
+
+    async def insisted(
+        self, error: Exception, again: Callable[[], Awaitable[T]], *, answers: tuple[type[Exception], ...] = ()
+    ) -> T:
+        """What could not be written is written again until the lease ends; the handler does not hear of it."""
+        while True:
+            if not isinstance(error, ConnectionFailed):
+                raise self._lease.halt(error if isinstance(error, PgqrsError) else _unexpected(error))
+            if not self._lease.may_insist():
+                log.warning("run %d: the lease ended before this could be recorded: %s", self._claim.run_id, error)
+                raise self._lease.lose()
+            await asyncio.sleep(_AGAIN_SECONDS)
+            try:
+                return await again()
+            except answers:
+                raise
+            except Exception as next_error:  # noqa: BLE001 - as above
+                error = next_error
+
+
+def _unexpected(error: Exception) -> PgqrsError:
+    again = PgqrsError(f"{type(error).__name__}: {error}")
+    again.__cause__ = error
+    return again

@@ -1,0 +1,83 @@
+"""The number of each result of a pass: results reach the handler, and are recorded, in one order."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from pgqrs.db.tables.runs import RecordedStep
+from pgqrs.engine.replay.arrivals import Arrivals, told
+from pgqrs.engine.replay.branches import BranchSet
+
+
+class ResultOrder:
+    """Gives results their numbers, and a handler with several branches its results in the order of these."""
+
+    __slots__ = ("_all_given", "_arrivals", "_branches", "_loop", "_number_of", "_numbers", "_steps")
+
+    def __init__(
+        self,
+        steps: dict[str, RecordedStep],
+        branches: BranchSet,
+        loop: asyncio.AbstractEventLoop,
+        all_given: Callable[[], None],
+    ) -> None:
+        self._steps = steps
+        self._branches = branches
+        self._loop = loop
+        # Called when no result waits any more.
+        self._all_given = all_given
+        # The order in which results reach the handler; which numbers steps of this pass have in it.
+        self._numbers = itertools.count(1 + max((s.sequence or 0 for s in steps.values()), default=0))
+        self._number_of: dict[str, int] = {}
+        self._arrivals: Arrivals | None = None
+
+    @property
+    def arrivals(self) -> Arrivals:
+        if self._arrivals is None:
+            self._arrivals = Arrivals(self._branches.stirring, self._loop, self._all_given)
+        return self._arrivals
+
+    @property
+    def has_arrivals(self) -> bool:
+        """True while a result waits to be given to the handler."""
+        return bool(self._arrivals)
+
+    def number(self, step_id: str) -> int:
+        """The number of a result that is about to be recorded; `is_numbered` is told when it is. From any thread."""
+        number = next(self._numbers)
+        if self._branches.has_several:
+            self.arrivals.numbered(number, instead_of=self._number_of.get(step_id))
+            self._number_of[step_id] = number
+        return number
+
+    def is_numbered(self, step_id: str) -> None:
+        """The record is written, or will not be."""
+        if self._arrivals is not None and (number := self._number_of.get(step_id)) is not None:
+            self._arrivals.written(number)
+
+    async def turn(self, *step_ids: str) -> None:
+        """Wait until it is the turn of these results, which the handler gets together."""
+        if not self._branches.has_several:
+            return
+        numbers = [number for each in step_ids if (number := self._sequence(each)) is not None]
+        if numbers:
+            await self.arrivals.turn(max(numbers))
+
+    def _sequence(self, step_id: str) -> int | None:
+        recorded = self._steps.get(step_id)
+        return self._number_of.get(step_id) or (None if recorded is None else recorded.sequence)
+
+    def in_turn(self, body: asyncio.Task[Any], step_id: str) -> asyncio.Future[None]:
+        """Done when it is the turn of what this body of a step has recorded; see `arrivals.told`."""
+        return told(self.arrivals, body, lambda: self._number_of.get(step_id))
+
+    def branches_changed(self) -> None:
+        if self._arrivals is not None:
+            self._arrivals.move()
+
+    def close(self) -> None:
+        if self._arrivals is not None:
+            self._arrivals.close()
