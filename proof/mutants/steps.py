@@ -390,8 +390,8 @@ MUTANTS = (
         (
             Edit(
                 "engine.ctx.children:spawn",
-                "if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):\n",
-                "if recorded is not None and recorded.status is StepStatus.PAUSED:\n",
+                "is_known = recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR)\n",
+                "is_known = recorded is not None and recorded.status is StepStatus.PAUSED\n",
             ),
         ),
         ("tests/faults/test_written_together.py::test_a_worker_that_dies_after_it_started_a_child_has_started_one",),
@@ -421,7 +421,7 @@ MUTANTS = (
                 "return await _failed(run_pass, call, record, error, branch)\n",
             ),
             Edit(
-                "engine.replay.recorder:Recorder.fail",
+                "engine.replay.recorder:Recorder.fail_unless_answered",
                 "await self.record(record)\n",
                 'await self.record(record, getattr(self._failures.compensations, "emitted", ()))\n',
             ),

@@ -145,6 +145,9 @@ class World:
             [tuple(row) for row in await self._fetch(_STEPS)],
         ]
 
+    async def paused_steps(self) -> list[tuple[int, str]]:
+        return [(row[0], row[1]) for row in await self._fetch(_STEPS) if row[2] == "PAUSED"]
+
     async def next_due(self) -> float | None:
         return await messages.next_due(self.store.database, self._queues)
 

@@ -198,10 +198,18 @@ async def locked(db: Database, run_ids: Iterable[int]) -> list[EndedRun]:
 
 
 async def reopen(db: Database, plan: Mapping[int, Sequence[str]]) -> None:
-    """Deletes the records that the plan names."""
+    """Deletes the records that the plan names.
+
+    The handler may have done what was recorded after them because of these failures, as a branch has that a failing
+    sibling cancelled. Those steps keep their results and lose their places: a replay may ask for others there.
+    """
     given = [(run_id, step_id) for run_id, steps in plan.items() for step_id in steps]
-    if given:
-        await db.execute(_SQL["delete_given_steps"], given=given)
+    if not given:
+        return
+    first = await db.fetch(_SQL["first_of_given"], given=given)
+    await db.execute(_SQL["delete_given_steps"], given=given)
+    if first:
+        await db.execute(_SQL["lose_places_behind"], given=[(run_id, number) for run_id, number in first])
 
 
 def _retried(run: EndedRun, found: Blame, children: Mapping[int, ChildState]) -> tuple[set[int], set[int]]:

@@ -27,7 +27,6 @@ from pgqrs.engine.ctx.steps import apart, check_step_call, step
 from pgqrs.engine.ctx.transactions import transaction
 from pgqrs.engine.recorded_errors import storable
 from pgqrs.engine.replay.branches import BranchPlace, StepCall, current_body
-from pgqrs.engine.replay.interruption import uninterrupted
 from pgqrs.engine.replay.refusals import refuse_in_body
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.errors import ConfigError
@@ -297,8 +296,7 @@ class Context:
         return asked
 
     async def _spawn_one(self, place: BranchPlace, workflow: str, params: Any) -> ChildRun:
-        with uninterrupted(self._run_pass, place):
-            [child] = await spawn(self._run_pass, place, workflow, [params])
+        [child] = await spawn(self._run_pass, place, workflow, [params])
         return child
 
     @overload

@@ -14,7 +14,7 @@ import math
 import sys
 from collections.abc import Callable, Container, Coroutine, Iterator, Sequence
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from pgqrs.db.runs.history import Emission
 from pgqrs.retry import RetryPolicy
@@ -109,6 +109,14 @@ class Branch:
             yield parent
             parent = parent.parent
 
+    def outwaited(self) -> None:
+        """The time of an `asyncio.wait` for it is up."""
+        self._among.outwaited()
+
+    def is_engaged(self) -> bool:
+        """True when it, or a branch of it that lives, has asked the context for something."""
+        return self.engaged or any(each.engaged and self in each.ancestors() for each in self._among.live)
+
     def end(self, task: asyncio.Future[Any] | None = None) -> None:
         if task is not None and not task.cancelled():
             self.error = task.exception()
@@ -118,6 +126,8 @@ class Branch:
 
     def park(self) -> None:
         """It waits for the engine, and so does not move: only what may move is looked at again and again."""
+        # Also one that was given what another branch has asked for.
+        self.engaged = True
         # A task of another class does not say when it is cancelled, which moves it.
         if isinstance(self.task, BranchTask):
             self._among.stirring.pop(self, None)
@@ -149,11 +159,13 @@ class Branch:
 class BranchSet:
     """The branches of one pass that have not ended: its handler, and the tasks or threads that the handler began."""
 
-    __slots__ = ("_is_async", "changed", "live", "root", "stirring")
+    __slots__ = ("_is_async", "changed", "live", "outwaited", "root", "stirring")
 
-    def __init__(self, changed: Callable[[], None], *, is_async: bool) -> None:
+    def __init__(self, changed: Callable[[], None], *, outwaited: Callable[[], None], is_async: bool) -> None:
         # Called when one of them has ended.
         self.changed = changed
+        # Called when the time of an `asyncio.wait` for one of them is up.
+        self.outwaited = outwaited
         self._is_async = is_async
         self.live: dict[Branch, None] = {}
         # Those that do not wait for the engine.
@@ -183,7 +195,7 @@ class BranchSet:
 
     def close(self) -> None:
         """From now on the end of a branch concerns no one."""
-        self.changed = _nothing
+        self.changed = self.outwaited = _nothing
         self.live.clear()
         self.stirring.clear()
         if isinstance(self.root.task, BranchTask):
@@ -231,6 +243,9 @@ _TIMERS = frozenset(
 ) - {None}
 
 
+# Where `asyncio.wait` waits.
+_WAIT = getattr(getattr(asyncio.tasks, "_wait", None), "__code__", None)
+
 # True in the task in which asyncio closes an async generator that was left before its end.
 is_left_generator: contextvars.ContextVar[bool] = contextvars.ContextVar("pgqrs_left_generator", default=False)
 
@@ -267,11 +282,37 @@ class BranchTask(asyncio.Task[Any]):
         self.timed_out = self.timed_out or _is_deadline(sys._getframe(1))  # noqa: SLF001 - there is no other way
         return super().cancel(msg)
 
+    def uncancel(self) -> int:
+        left = super().uncancel()
+        if not left:
+            # The block with the deadline was left: the next cancellation is another matter.
+            self.timed_out = False
+        return left
+
+    def add_done_callback(self, callback: Callable[[Self], object], **options: Any) -> None:
+        if self.branch is not None:
+            self._look_for_a_timer(sys._getframe(1))  # noqa: SLF001 - there is no other way
+        super().add_done_callback(callback, **options)
+
+    def _look_for_a_timer(self, frame: FrameType) -> None:
+        """`asyncio.wait(timeout=)` cancels nothing when its time is up: what it waits for then is told of that."""
+        if frame.f_code is not _WAIT:
+            return
+        timer, waiter = frame.f_locals.get("timeout_handle"), frame.f_locals.get("waiter")
+        if timer is not None and waiter is not None:
+            waiter.add_done_callback(lambda _waiter: None if timer.cancelled() else self._outwaited())
+
+    def _outwaited(self) -> None:
+        if self.branch is not None and self.branch.is_engaged() and not self.done():
+            self.branch.outwaited()
+
 
 def _is_deadline(frame: FrameType) -> bool:
     """Whether a task is cancelled here because its time is up: by asyncio, or by a scope of anyio's."""
     if frame.f_code in _TIMERS:
-        return True
+        # Python 3.11's `wait_for` also ends its task when it is cancelled itself, and with it the future it awaits.
+        waiter = None if frame.f_back is None else frame.f_back.f_locals.get("waiter")
+        return waiter is None or not waiter.cancelled()
     if frame.f_code.co_name != "_deliver_cancellation":
         return False
     scope = frame.f_locals.get("origin", frame.f_locals.get("self"))
