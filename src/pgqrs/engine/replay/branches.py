@@ -271,6 +271,9 @@ class BranchTask(asyncio.Task[Any]):
     def __init__(self, coro: Coroutine[Any, Any, Any], *, of: Branch | None = None, **options: Any) -> None:
         # Before asyncio puts it into a set.
         self._hash = object.__hash__(self) if of is None else (of.salt << 40) | of.number
+        if of is not None:
+            # One that is to start eagerly runs here until it waits.
+            of.run_in(self)
         super().__init__(coro, **options)
 
     def __hash__(self) -> int:
@@ -279,7 +282,8 @@ class BranchTask(asyncio.Task[Any]):
     def cancel(self, msg: Any | None = None) -> bool:
         if self.branch is not None:
             self.branch.unpark()
-        self.timed_out = self.timed_out or _is_deadline(sys._getframe(1))  # noqa: SLF001 - there is no other way
+        is_deadline = _is_deadline(sys._getframe(1))  # noqa: SLF001 - there is no other way
+        self.timed_out = self.timed_out or is_deadline
         return super().cancel(msg)
 
     def uncancel(self) -> int:
@@ -307,8 +311,23 @@ class BranchTask(asyncio.Task[Any]):
             self.branch.outwaited()
 
 
-def _is_deadline(frame: FrameType) -> bool:
-    """Whether a task is cancelled here because its time is up: by asyncio, or by a scope of anyio's."""
+# Where a task that waits for another one, or for a `gather`, passes on that it is cancelled.
+_CANCEL = BranchTask.cancel.__code__
+_GATHERED: Any = getattr(asyncio.tasks, "_GatheringFuture", asyncio.Future)
+_CANCEL_GATHERED = getattr(_GATHERED.cancel, "__code__", None)
+
+
+def _is_deadline(frame: FrameType | None) -> bool:
+    """Whether a task is cancelled here because its time is up: by asyncio, or by a scope of anyio's.
+
+    Or because that of the task is up which waits for it: from Python 3.12 on `wait_for` cancels that one.
+    """
+    while frame is not None and frame.f_code is _CANCEL_GATHERED:
+        frame = frame.f_back
+    if frame is None:
+        return False
+    if frame.f_code is _CANCEL:
+        return bool(frame.f_locals["is_deadline"])
     if frame.f_code in _TIMERS:
         # Python 3.11's `wait_for` also ends its task when it is cancelled itself, and with it the future it awaits.
         waiter = None if frame.f_back is None else frame.f_back.f_locals.get("waiter")
@@ -317,6 +336,10 @@ def _is_deadline(frame: FrameType) -> bool:
         return False
     scope = frame.f_locals.get("origin", frame.f_locals.get("self"))
     return bool(getattr(scope, "deadline", math.inf) < math.inf)
+
+
+# An application may have set it. Python 3.12 is the first that has it.
+_EAGER: Any = getattr(asyncio, "eager_task_factory", None)
 
 
 class _TaskFactory:
@@ -367,6 +390,9 @@ class _TaskFactory:
         task: asyncio.Future[Any]
         if self._inner is None:
             task = BranchTask(coro, of=child, loop=loop, **given)
+        elif self._inner is _EAGER:
+            # Those of handlers do not start eagerly: a worker without this factory may replay the run.
+            task = BranchTask(coro, of=child, loop=loop, **{"eager_start": child is None, **given})
         else:
             task = self._inner(loop, coro, **given)
         if child is not None:
