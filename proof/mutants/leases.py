@@ -157,9 +157,9 @@ MUTANTS = (
         "a run that kills its workers ends in ERROR",
         (
             Edit(
-                "engine.runs.worker:WorkerLoop._end_lost",
-                "if not await claims.some_are_lost(self._db, self.service.queue_ids):",
-                "if self.service.queue_ids:",
+                "engine.runs.lost_runs:end_lost",
+                "if not await claims.some_are_lost(db, queue_ids):",
+                "if queue_ids:",
             ),
         ),
         (f"{_WORKFLOWS}::test_a_run_that_loses_its_worker_every_time_ends_in_error",),

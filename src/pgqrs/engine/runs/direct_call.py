@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pgqrs.config import Config
@@ -33,8 +33,8 @@ from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.engine.runs import process_identity
 from pgqrs.engine.runs.committer import Committer
 from pgqrs.engine.runs.executor import Executor
+from pgqrs.engine.runs.lost_runs import end_lost
 from pgqrs.engine.runs.outcome import Outcome
-from pgqrs.engine.runs.worker import WORKER_LOST
 from pgqrs.errors import ExecutionFailed, LeaseLost, PauseError, PgqrsError, RunCancelled, RunDeleted
 from pgqrs.serialization import decode, naming
 from pgqrs.types import ENDED, RunStatus
@@ -165,21 +165,14 @@ class DirectCall:
         claimed = await self._lease(list(handlers)[:room])
         for claim in claimed:
             self._execute(claim, handlers[claim.run_id], since=since, once=False)
-        return bool(claimed) or await self._end_lost({each.queue_id for each in family})
+        # A child whose processes died as often as they may ends here, or the call would wait for it.
+        return bool(claimed) or bool(await end_lost(self._db, list({each.queue_id for each in family})))
 
     async def _lease(self, run_ids: Sequence[int], *, attempt: int | None = None) -> list[Claim]:
         seconds = self._config.lease_seconds
         return await claims.claim_due(
             self._db, run_ids, worker_id=self._worker_id, lease_seconds=seconds, attempt=attempt
         )
-
-    async def _end_lost(self, queue_ids: Collection[int]) -> bool:
-        """End runs whose processes died as often as they may."""
-        if not await claims.some_are_lost(self._db, list(queue_ids)):
-            return False
-        ended = await claims.end_lost(self._db, list(queue_ids), **WORKER_LOST)
-        self._db.hints.announce([-run_id for run_id in ended])
-        return bool(ended)
 
     async def _take_over(self, run_ids: Sequence[int]) -> bool:
         """End the leases of processes that have ended, long before their time; False when there is none."""
@@ -250,8 +243,8 @@ class DirectCall:
                 await asyncio.wait(self._passes.values(), return_when=asyncio.FIRST_COMPLETED)
                 self._forget_passes()
                 continue
-            queues = {queue_id, *(each.queue_id for each in family)}
-            if not (begun or await self._take_over([run_id, *_ids(family)]) or await self._end_lost(queues)):
+            queues = list({queue_id, *(each.queue_id for each in family)})
+            if not (begun or await self._take_over([run_id, *_ids(family)]) or await end_lost(self._db, queues)):
                 return
 
     # -- the end -----------------------------------------------------------------------------------------

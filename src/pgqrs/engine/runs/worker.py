@@ -24,6 +24,7 @@ from pgqrs.engine.janitor import Janitor
 from pgqrs.engine.replay.run_pass import ABANDON_SECONDS
 from pgqrs.engine.runs.committer import Committer
 from pgqrs.engine.runs.executor import Executor
+from pgqrs.engine.runs.lost_runs import LostRuns
 from pgqrs.engine.runs.outcome import without_handler
 from pgqrs.engine.runs.served import ServedWorkflows
 from pgqrs.engine.runs.slots import Slots
@@ -37,13 +38,10 @@ from pgqrs.errors import (
     StorePromoted,
 )
 from pgqrs.retry import Backoff
-from pgqrs.serialization import encode
 from pgqrs.types import RunStatus
 
 log = logging.getLogger("pgqrs.worker")
 
-# How often a worker looks for runs whose workers were lost once too often. Far apart: it is a clean-up.
-_LOST_EVERY_SECONDS = 1.0
 # An idle worker tries to lease, and cleans up, once in this many poll intervals: with what it asks in between it
 # stays below one query a second.
 _LOOKS_AFTER_INTERVALS = 10
@@ -53,11 +51,6 @@ _REFRESH_SECONDS = 5.0
 # How long a worker that ends waits for a database that does not answer, on the way out of its loop and once more for
 # handing back; then leases do the rest. Those who stop processes are not patient: docker waits for ten seconds.
 _FAREWELL_SECONDS = 3.0
-WORKER_LOST = {
-    "error": encode({"type": "WorkerLost", "message": "its worker was lost in every attempt"}),
-    "last_error": "worker_lost",
-    "signature": "WorkerLost",
-}
 
 
 class WorkerLoop:
@@ -87,7 +80,7 @@ class WorkerLoop:
             self._meter.serving(self._slots)
         self._freed = asyncio.Event()
         self._bell: Subscription | None = None
-        self._looked_for_lost = 0.0
+        self._lost_runs = LostRuns(db)
         self._answered_at = time.monotonic()
         self._promoted: StorePromoted | None = None
         self._failed_turns = 0
@@ -213,7 +206,7 @@ class WorkerLoop:
                 was_idle = self._slots.is_empty
                 if was_idle:
                     await self.service.refresh()
-                    await self._end_lost()
+                    await self._lost_runs.end(self.service.queue_ids)
                     if self._config.maintenance:
                         await self._scheduler.fire_due()
                 # While a workflow at its limit was left out of a lease its runs may have ended: ask once more.
@@ -252,7 +245,7 @@ class WorkerLoop:
                 return
             if (leased and self._slots.more_is_likely) or self._stopping.is_set():
                 return
-            await self._end_lost()
+            await self._lost_runs.end(self.service.queue_ids)
             # Meanwhile it asks only when something falls due; stop and hints ring the bell.
             # Only where it could lease: what waits behind a workflow's own limit is due, but not for this worker.
             room = [source.queue_id for source in self._sources()]
@@ -361,20 +354,6 @@ class WorkerLoop:
         if self._meter is not None and isinstance(end, Ended):
             self._meter.finished(workflow, end.status, None)
         return end
-
-    async def _end_lost(self) -> None:
-        if time.monotonic() - self._looked_for_lost < _LOST_EVERY_SECONDS:
-            return
-        self._looked_for_lost = time.monotonic()
-        if not await claims.some_are_lost(self._db, self.service.queue_ids):
-            return
-        ended = await claims.end_lost(self._db, self.service.queue_ids, **WORKER_LOST)
-        if ended:
-            log.warning("runs %s ended in ERROR: their workers were lost in every attempt", ended)
-            self._db.hints.announce([-run_id for run_id in ended])
-            if self._meter is not None:
-                for row in await runs.several(self._db, ended):
-                    self._meter.finished(row.workflow, row.status, None)
 
     async def _drain(self, seconds: float) -> None:
         """Lets what is running finish, for as long as it may; what was only leased ahead goes back at once."""
