@@ -376,7 +376,7 @@ MUTANTS = (
     Mutant(
         "hand-back-holds-on",
         "a stopped worker hands its run back at once",
-        (Edit("engine.runs.worker:WorkerLoop._end_handlers", "self._executor.hand_back()\n", ""),),
+        (Edit("engine.runs.executor:Executor.cancel", "self.hand_back()\n", ""),),
         (f"{_WORKFLOWS}::test_a_stopped_worker_hands_its_run_back_and_does_no_more_of_it",),
     ),
 )

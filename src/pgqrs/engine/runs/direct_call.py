@@ -251,11 +251,7 @@ class DirectCall:
 
     async def close(self) -> None:
         """Hand back what is still held, and sign off; a database that is away does not keep the caller."""
-        # A task that is cancelled before it began would hand nothing back.
-        await asyncio.sleep(0)
-        self._executor.hand_back()
-        for task in self._passes.values():
-            task.cancel()
+        await self._executor.cancel(self._passes.values())
         await asyncio.gather(*self._passes.values(), return_exceptions=True)
         self._db.hints.watchers.remove(self._heartbeat.heard)
         await asyncio.to_thread(self._heartbeat.close)

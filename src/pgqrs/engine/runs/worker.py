@@ -14,7 +14,7 @@ from pgqrs.db.hints import CATALOGUE, Subscription
 from pgqrs.db.runs import claims
 from pgqrs.db.runs.claims import Claim
 from pgqrs.db.runs.records import Ended, RunWrite, Suspended
-from pgqrs.db.tables import runs, workers
+from pgqrs.db.tables import workers
 from pgqrs.db.tables.messages import Source
 from pgqrs.engine.background import BackgroundLoop
 from pgqrs.engine.heartbeat import Heartbeat, HeldLease
@@ -25,7 +25,6 @@ from pgqrs.engine.replay.run_pass import ABANDON_SECONDS
 from pgqrs.engine.runs.committer import Committer
 from pgqrs.engine.runs.executor import Executor
 from pgqrs.engine.runs.lost_runs import LostRuns
-from pgqrs.engine.runs.outcome import without_handler
 from pgqrs.engine.runs.served import ServedWorkflows
 from pgqrs.engine.runs.slots import Slots
 from pgqrs.engine.schedules.scheduler import Scheduler
@@ -319,9 +318,12 @@ class WorkerLoop:
 
     async def _execute(self, claim: Claim, held: HeldLease) -> None:
         handler = self.service.handler(claim.workflow_id)
+        end: Ended | Suspended
         try:
             if handler is None:
-                end = await self._without_handler(claim, held)
+                workflow = self.service.name(claim.workflow_id)
+                log.warning("run %d: no handler for workflow %r here", claim.run_id, workflow)
+                end = await self._executor.decline(claim, held, workflow=workflow)
             else:
                 (end, _), _ = await self._executor.execute(claim, handler, held)
         except LeaseLost as error:
@@ -342,18 +344,6 @@ class WorkerLoop:
         if isinstance(end, Suspended):
             # It is due again some time, perhaps before what the idle worker waits for.
             self._slots.more_is_likely = True
-
-    async def _without_handler(self, claim: Claim, held: HeldLease) -> Ended | Suspended:
-        """Another worker may have its code, or this one some day."""
-        self._heartbeat.let_go(held)
-        before = await runs.get(self._db, claim.run_id)
-        end = without_handler(before, now=claim.now, grace_seconds=self._config.no_handler_grace_seconds)
-        workflow = self.service.name(claim.workflow_id)
-        log.warning("run %d: no handler for workflow %r here", claim.run_id, workflow)
-        await self._committer.write(RunWrite(claim.fence, end=end))
-        if self._meter is not None and isinstance(end, Ended):
-            self._meter.finished(workflow, end.status, None)
-        return end
 
     async def _drain(self, seconds: float) -> None:
         """Lets what is running finish, for as long as it may; what was only leased ahead goes back at once."""
@@ -382,12 +372,8 @@ class WorkerLoop:
     async def _end_handlers(self) -> None:
         """What still runs is cancelled and handed back, without counting the attempt: another worker takes over."""
         await _quietly(self._hand_back_ready())
-        # A task that is cancelled before it began would hand nothing back.
-        await asyncio.sleep(0)
-        self._executor.hand_back()
+        await self._executor.cancel(self._slots.running)
         unfinished = dict(self._slots.running)
-        for task in unfinished:
-            task.cancel()
         if not unfinished:
             return
         _, stuck = await asyncio.wait(unfinished, timeout=ABANDON_SECONDS)
