@@ -73,11 +73,8 @@ class WorkerLoop:
         self._stopping = asyncio.Event()
         self._told_to_stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._cutting = asyncio.Event()
-        self._slots = Slots(concurrency, execute=self._execute, freed=self._on_freed)
+        self._slots = Slots(concurrency, execute=self._execute, on_room=self._wake)
         self._meter = hooks.meter
-        if self._meter is not None:
-            self._meter.serving(self._slots)
-        self._freed = asyncio.Event()
         self._bell: Subscription | None = None
         self._lost_runs = LostRuns(db)
         self._answered_at = time.monotonic()
@@ -101,12 +98,10 @@ class WorkerLoop:
         """No more leases; `run` returns when what is running is done, or the grace time is over. Idempotent."""
         self._stopping.set()
         # What a lease that is under way still brings is handed back, not begun.
-        self._slots.open = False
+        self._slots.close()
         if not self._told_to_stop.done():
             self._told_to_stop.set_result(None)
-        self._freed.set()
-        if self._bell is not None:
-            self._bell.ring()
+        self._wake()
 
     def hand_back(self) -> None:
         """As `stop`, without waiting for what is running: it is handed back at once."""
@@ -125,7 +120,7 @@ class WorkerLoop:
     @property
     def seconds_since_claim(self) -> float:
         """Since it asked for runs and was answered; 0 while it has as many as it may."""
-        return 0.0 if len(self._slots.running) >= self._slots.size else time.monotonic() - self._answered_at
+        return 0.0 if self._slots.is_full else time.monotonic() - self._answered_at
 
     async def run(self) -> None:
         """Until `stop`. A cancelled worker hands back what it holds, too."""
@@ -149,7 +144,7 @@ class WorkerLoop:
                 await asyncio.gather(*roles, return_exceptions=True)
 
     async def _say_goodbye(self, roles: Sequence[asyncio.Task[None]]) -> None:
-        self._leave()
+        self._slots.leave()
         await self._write_the_rest()
         await asyncio.gather(*roles, return_exceptions=True)
         await asyncio.to_thread(self._heartbeat.close)
@@ -200,7 +195,7 @@ class WorkerLoop:
         self._db.hints.watchers.append(self._heartbeat.heard)
         try:
             while not self._stopping.is_set():
-                self._freed.clear()
+                self._slots.look()
                 # Asked before the lease: what ends while it is under way may have made something due behind its back.
                 was_idle = self._slots.is_empty
                 if was_idle:
@@ -213,20 +208,14 @@ class WorkerLoop:
                 if not await self._lease() and was_idle and asked_all:
                     return
                 if self._slots.running:
-                    # What runs may have triggered more: nobody tells us here.
-                    self._slots.more_is_likely = True
-                    await self._freed.wait()
+                    await self._slots.freed()
             await self._drain(self._grace_seconds)
         finally:
             self._db.hints.watchers.remove(self._heartbeat.heard)
 
-    def _leave(self) -> None:
-        if self._meter is not None:
-            self._meter.left(self._slots)
-
     async def close(self) -> None:
         """After `run_until_idle`: the thread and the worker's row."""
-        self._leave()
+        self._slots.leave()
         await self._end_handlers()
         await self._write_the_rest()
         await asyncio.to_thread(self._heartbeat.close)
@@ -235,12 +224,10 @@ class WorkerLoop:
     async def _turn(self, bell: Subscription, idling: IdlePoller) -> None:
         bell.clear()
         try:
-            self._freed.clear()
+            self._slots.look()
             leased = await self._lease()
             if self._slots.wanted() <= 0 and not self._stopping.is_set():
-                # Hints are not heard meanwhile.
-                self._slots.more_is_likely = True
-                await self._freed.wait()
+                await self._slots.freed()
                 return
             if (leased and self._slots.more_is_likely) or self._stopping.is_set():
                 return
@@ -276,7 +263,7 @@ class WorkerLoop:
         wanted = self._slots.wanted()
         sources = self._sources()
         if wanted <= 0 or not sources:
-            self._slots.more_is_likely = True
+            self._slots.expect(more=True)
             return 0
         since = time.monotonic()
         claiming = asyncio.ensure_future(
@@ -292,14 +279,14 @@ class WorkerLoop:
             claimed = await asyncio.shield(claiming)
         except asyncio.CancelledError:
             # What is leased must be known, or nobody hands it back; unless the database does not say. None begins.
-            self._slots.open = False
+            self._slots.close()
             if await _within(_FAREWELL_SECONDS, claiming):
                 self._take(claiming.result(), since=since)
             raise
         self._answered_at = time.monotonic()
         # Less than asked for: there was no more, unless a workflow's own limit stood in the way.
         limited = len(sources) < len(self.service.queue_ids) or any(source.most < wanted for source in sources)
-        self._slots.more_is_likely = limited or len(claimed) >= wanted
+        self._slots.expect(more=limited or len(claimed) >= wanted)
         self._take(claimed, since=since)
         return len(claimed)
 
@@ -309,14 +296,13 @@ class WorkerLoop:
     def _take(self, claimed: list[Claim], *, since: float) -> None:
         self._slots.take([(claim, self._executor.hold(claim, since=since)) for claim in claimed])
 
-    def _on_freed(self) -> None:
-        if self._freed.is_set():
-            return
-        self._freed.set()
-        if self._bell is not None and (self._slots.more_is_likely or self._promoted is not None):
+    def _wake(self) -> None:
+        """Look for runs now, if it waits for some."""
+        if self._bell is not None:
             self._bell.ring()
 
-    async def _execute(self, claim: Claim, held: HeldLease) -> None:
+    async def _execute(self, claim: Claim, held: HeldLease) -> bool:
+        """One run, as far as it comes now; True when it is going to be due again."""
         handler = self.service.handler(claim.workflow_id)
         end: Ended | Suspended
         try:
@@ -330,20 +316,19 @@ class WorkerLoop:
             log.warning("run %d: %s", claim.run_id, error)
             if self._meter is not None:
                 self._meter.lease_lost()
-            return
+            return False
         except StorePromoted as error:
             # Nothing can be recorded here any more: what was leased ahead begins where it is now.
             log.warning("run %d: %s", claim.run_id, error)
-            self._slots.open, self._promoted = False, error
-            self._on_freed()
-            return
+            self._promoted = error
+            self._slots.close()
+            self._wake()
+            return False
         except PgqrsError as error:
             # Not recorded: the lease runs out, and the run is tried again.
             log.error("run %d could not be recorded: %s", claim.run_id, error)  # noqa: TRY400 - no trace of ours helps
-            return
-        if isinstance(end, Suspended):
-            # It is due again some time, perhaps before what the idle worker waits for.
-            self._slots.more_is_likely = True
+            return False
+        return isinstance(end, Suspended)
 
     async def _drain(self, seconds: float) -> None:
         """Lets what is running finish, for as long as it may; what was only leased ahead goes back at once."""
@@ -356,9 +341,7 @@ class WorkerLoop:
         cut.cancel()
 
     async def _hand_back_ready(self) -> None:
-        self._slots.open = False
-        handed = list(self._slots.ready)
-        self._slots.ready.clear()
+        handed = self._slots.withdraw()
         for _, held in handed:
             held.settling = True
             self._heartbeat.let_go(held)
