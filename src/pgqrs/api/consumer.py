@@ -21,14 +21,11 @@ from pgqrs.engine.queues.leases import LeaseHolder
 from pgqrs.engine.queues.processor import ProcessOptions, QueueProcessor
 from pgqrs.errors import ConfigError, LeaseLost, PgqrsError
 from pgqrs.retry import RetryPolicy, checked_policy
+from pgqrs.shutdown_budgets import DEQUEUE_HAND_BACK_SECONDS, GRACE_SECONDS
 from pgqrs.text.durations import checked_seconds
 
 log: logging.Logger = logging.getLogger("pgqrs.queue")
 
-# How long a cancelled dequeue waits until its messages are handed back; after that it is done in the background.
-HAND_BACK_SECONDS = 1.0
-# How long a closing consumer waits for its handlers.
-GRACE_SECONDS = 10.0
 MOST_CONCURRENCY = 10_000
 
 
@@ -125,7 +122,7 @@ class Consumer:
             returning = asyncio.ensure_future(self._hand_back(taking))
             self._returning.add(returning)
             returning.add_done_callback(self._returning.discard)
-            await asyncio.wait({returning}, timeout=HAND_BACK_SECONDS)
+            await asyncio.wait({returning}, timeout=DEQUEUE_HAND_BACK_SECONDS)
             raise
         return [Message(self, lease) for lease in leases]
 
@@ -287,7 +284,7 @@ class Consumer:
         """Best effort: when the database is away, leases end by themselves."""
         await asyncio.gather(*(handling.stop() for handling in self._handlings))
         if self._returning:
-            await asyncio.wait(set(self._returning), timeout=HAND_BACK_SECONDS)
+            await asyncio.wait(set(self._returning), timeout=DEQUEUE_HAND_BACK_SECONDS)
         try:
             await self.release_many(list(self._ahead))
             await self.release_many(list(self._holder.held), count_attempt=failed)

@@ -16,6 +16,7 @@ from pgqrs.engine.outbox import dispatcher as outbox
 from pgqrs.engine.outbox.publishers.callable import CallablePublisher
 from pgqrs.engine.outbox.routes import Publisher, Route
 from pgqrs.errors import ConfigError
+from pgqrs.shutdown_budgets import GRACE_SECONDS
 from pgqrs.text.durations import checked_seconds
 from pgqrs.text.names import checked_name
 from pgqrs.types import OutboxEvent
@@ -23,7 +24,6 @@ from pgqrs.types import OutboxEvent
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
 
-GRACE_SECONDS = 10.0
 _PATTERN = re.compile(r"[^*\s]*\*?")
 
 

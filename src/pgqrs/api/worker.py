@@ -23,6 +23,7 @@ from pgqrs.engine.definitions.signature import SourceLocation, two_of_a_name
 from pgqrs.engine.runs.served import ServedWorkflows
 from pgqrs.engine.runs.worker import WorkerLoop
 from pgqrs.errors import ConfigError, ConnectionFailed, SchemaMismatch, SchemaNotInstalled
+from pgqrs.shutdown_budgets import GRACE_SECONDS
 from pgqrs.text.names import checked_name
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 log: logging.Logger = logging.getLogger("pgqrs.worker")
 
-GRACE_SECONDS = 10.0
 # A call goes on trying for longer than that, but whoever probes has no patience.
 _PROBE_SECONDS = 3.0
 # Seed 004: one program, another role by its environment alone.

@@ -19,9 +19,7 @@ from typing import IO, Any, Self
 from pgqrs.cli.subprocess_main import LINE
 from pgqrs.config import Config
 from pgqrs.distribution import install_command
-
-# A process that was told to end, and has not: longer than handing back takes.
-_ENDS_WITHIN_SECONDS = 3.0
+from pgqrs.shutdown_budgets import SUBPROCESS_SECONDS
 
 
 class Process:
@@ -80,7 +78,7 @@ class Process:
         if self.is_alive:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                await asyncio.to_thread(self._process.wait, _ENDS_WITHIN_SECONDS)
+                await asyncio.to_thread(self._process.wait, SUBPROCESS_SECONDS)
         if self.is_alive:
             self.kill()
         self._process.wait()

@@ -26,6 +26,7 @@ from pgqrs.engine.queues.leases import LeaseHolder
 from pgqrs.engine.runs.outcome import asked_delay
 from pgqrs.errors import ConnectionFailed, PermanentError, PgqrsError
 from pgqrs.retry import Backoff, RetryPolicy
+from pgqrs.shutdown_budgets import QUEUE_FAREWELL_SECONDS
 
 log = logging.getLogger("pgqrs.queue")
 _T = TypeVar("_T")
@@ -41,9 +42,6 @@ WORTH_APART = 100
 SLICE_SECONDS = 0.005
 # How long an idle handler waits for a hint before it gives a sign of life and looks again.
 LOOK_SECONDS = 5.0
-# How long the end waits for the database; after that leases run out by themselves.
-FAREWELL_SECONDS = 5.0
-
 # Between tries while the database is away.
 AWAY_SECONDS = 1.0
 
@@ -186,7 +184,7 @@ class QueueProcessor:
             leases = await asyncio.shield(taking)
         except asyncio.CancelledError:
             # It may be carried out all the same: then what nobody will handle goes straight back.
-            await asyncio.wait({taking}, timeout=FAREWELL_SECONDS)
+            await asyncio.wait({taking}, timeout=QUEUE_FAREWELL_SECONDS)
             if taking.done() and taking.exception() is None:
                 self._taken(taking.result())
             raise
@@ -372,7 +370,7 @@ class QueueProcessor:
             worker.cancel()
         ending = self._loop.create_task(self._last_turn())
         # Neither a second cancellation nor a database that is away may hold up, or end, this.
-        await asyncio.wait({ending}, timeout=FAREWELL_SECONDS)
+        await asyncio.wait({ending}, timeout=QUEUE_FAREWELL_SECONDS)
 
     async def _last_turn(self) -> None:
         await asyncio.gather(*self._workers, return_exceptions=True)

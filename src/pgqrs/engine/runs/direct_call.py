@@ -37,6 +37,7 @@ from pgqrs.engine.runs.lost_runs import end_lost
 from pgqrs.engine.runs.outcome import Outcome
 from pgqrs.errors import ExecutionFailed, LeaseLost, PauseError, PgqrsError, RunCancelled, RunDeleted
 from pgqrs.serialization import decode, naming
+from pgqrs.shutdown_budgets import DIRECT_CALL_FAREWELL_SECONDS
 from pgqrs.types import ENDED, RunStatus
 
 log = logging.getLogger("pgqrs.run")
@@ -47,8 +48,6 @@ _MOST_CHILDREN = 10
 _SILENT_LEASES = 3
 # A run that is due and yet was not leased is in another open transaction: do not spin.
 _SHORTEST_WAIT_SECONDS = 0.05
-# How long a call that ends waits for a database that does not answer.
-_FAREWELL_SECONDS = 5.0
 
 _Pass = asyncio.Task[tuple[Outcome, BaseException | None]]
 
@@ -256,7 +255,7 @@ class DirectCall:
         self._db.hints.watchers.remove(self._heartbeat.heard)
         await asyncio.to_thread(self._heartbeat.close)
         try:
-            async with asyncio.timeout(_FAREWELL_SECONDS):
+            async with asyncio.timeout(DIRECT_CALL_FAREWELL_SECONDS):
                 await self._committer.drain()
                 await direct_calls.leave(self._db, self._worker_id, sorted(self._leased), ended=self.has_ended)
         except (PgqrsError, TimeoutError) as error:

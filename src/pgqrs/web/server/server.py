@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 
 from pgqrs.distribution import install_command
 from pgqrs.errors import ConfigError
+from pgqrs.shutdown_budgets import SERVE_DRAIN_SECONDS
 from pgqrs.web.application import app
 from pgqrs.web.auth.access import LOOPBACK
 from pgqrs.web.auth.login import TOKEN
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
 PORT = 7890
 KEEP_ALIVE_SECONDS = 15
-# What is under way when it is told to stop may finish within this.
-DRAIN_SECONDS = 1
 
 
 async def serve(
@@ -160,7 +159,7 @@ def _config(application: Starlette, gate: Gate, *, root_path: str, proxies: Trus
         proxy_headers=False,
         root_path=root_path,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=DRAIN_SECONDS,
+        timeout_graceful_shutdown=SERVE_DRAIN_SECONDS,
         h11_max_incomplete_event_size=MOST_HEADER_BYTES,
     )
 
