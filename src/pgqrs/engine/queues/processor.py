@@ -46,7 +46,6 @@ LOOK_SECONDS = 5.0
 AWAY_SECONDS = 1.0
 
 _BACKOFF = Backoff()
-_NONE = (None, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,11 +281,11 @@ class QueueProcessor:
                 await self._handle(slot, lease, now)
 
     async def _handle(self, slot: MessageSlot, lease: Lease, now: float) -> None:
-        held = self._holder.held
-        message_id, token = lease[0], lease[9]
+        holder = self._holder
         self._busy += 1
         try:
-            if held.get(message_id, _NONE)[1] - now < self._fresh_seconds and not await self._freshened(lease):
+            _, ends = holder.known(lease.message_id)
+            if ends - now < self._fresh_seconds and not await self._freshened(lease):
                 return
             slot.lease = lease
             await self._call(lease)
@@ -304,8 +303,8 @@ class QueueProcessor:
         else:
             self._handled += 1
             # Otherwise the handler has settled it itself.
-            if held.get(message_id, _NONE)[0] == token:
-                self._done.append((message_id, token))
+            if holder.holds(lease):
+                self._done.append(lease.fence)
         finally:
             slot.lease = None
             self._busy -= 1
@@ -323,13 +322,7 @@ class QueueProcessor:
 
     async def _freshened(self, lease: Lease) -> bool:
         """A message that waited its turn behind slow ones gets its full lease again; False when it is lost."""
-        seconds = self._manner.lease_seconds
-        ends = time.monotonic() + seconds
-        if not await messages.extend(self._db, [lease.fence], seconds=seconds):
-            self._holder.forget([lease.fence])
-            return False
-        self._holder.held[lease.message_id] = (lease.lease_token, ends)
-        return True
+        return bool(await self._holder.extend([lease.fence], self._manner.lease_seconds))
 
     # -- what does not go well ---------------------------------------------------------------------------
 
