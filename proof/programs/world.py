@@ -20,7 +20,7 @@ from pgqrs.db.queries import Query
 from pgqrs.db.tables import messages
 from pgqrs.db.views import inspection
 from pgqrs.engine.replay import recorder as engine_recorder
-from pgqrs.engine.runs import worker as engine_worker
+from pgqrs.engine.runs import lost_runs
 from proof.programs.execution import LEASE_SECONDS, Execution
 from proof.programs.faults import Fault, own_time, strike, track_tasks
 from proof.programs.grammar import Program
@@ -58,7 +58,7 @@ class World:
         # Of what is expected to go wrong nothing need be told.
         logging.getLogger("pgqrs").setLevel(logging.CRITICAL)
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-        engine_worker._LOST_EVERY_SECONDS = 0.0
+        lost_runs._EVERY_SECONDS = 0.0
         # The database comes back when so many calls have failed, not after a while: waiting in between shows nothing.
         engine_recorder._AGAIN_SECONDS = 0.001
         clock = pgqrs.ManualClock()

@@ -367,10 +367,10 @@ async def test_progress_is_not_shown_again_by_a_replay(run, clock):
 @pytest.mark.parametrize("where", ["step", "handler"])
 async def test_code_that_stops_its_cancellation_keeps_neither_slot_nor_worker(live_store, monkeypatch, where):
     from pgqrs.engine.replay import run_pass
-    from pgqrs.engine.runs import worker
+    from pgqrs.engine.runs import shutdown
 
     monkeypatch.setattr(run_pass, "ABANDON_SECONDS", 0.2)
-    monkeypatch.setattr(worker, "ABANDON_SECONDS", 0.2)
+    monkeypatch.setattr(shutdown, "ABANDON_SECONDS", 0.2)
     await live_store.create_workflow("flow")
     flow = pgqrs.workflow("flow")
     begun, release = asyncio.Event(), asyncio.Event()
@@ -409,9 +409,9 @@ async def test_code_that_stops_its_cancellation_keeps_neither_slot_nor_worker(li
 
 
 async def test_a_slow_clean_up_is_not_taken_for_a_database_that_is_away(live_store, monkeypatch, caplog):
-    from pgqrs.engine.runs import worker
+    from pgqrs import shutdown_budgets
 
-    monkeypatch.setattr(worker, "_FAREWELL_SECONDS", 0.2)
+    monkeypatch.setattr(shutdown_budgets, "WORKER_FAREWELL_SECONDS", 0.2)
     await live_store.create_workflow("flow")
     begun, cleaned = asyncio.Event(), []
 
