@@ -29,13 +29,12 @@ from pgqrs.api.operations import queue_peek, stored_json
 from pgqrs.cli import output, parse_values
 from pgqrs.config import Config
 from pgqrs.db import readable
-from pgqrs.db.runs import restarts
 from pgqrs.db.upkeep import import_v1
 from pgqrs.engine.outbox.publishers import addresses, exchange, http, notify, signature
 from pgqrs.engine.schedules import cadence
 from pgqrs.errors import PgqrsError, WorkflowNotFound
 from pgqrs.telemetry import health
-from pgqrs.text import durations, error_signature, names, shell
+from pgqrs.text import durations, error_signature, names, shell, step_ids
 from pgqrs.text.dsn import masked, without_secrets
 from pgqrs.text.wildcards import matches
 from pgqrs.web import middleware, pagination, request_body
@@ -230,10 +229,10 @@ PARSERS = (
     Parser("idempotency keys", checked_key, HEADER, PLAIN),
     Parser("operators' texts", lambda text: check_texts(reason=text), HEADER, PLAIN),
     Parser("a name nobody has", lambda text: str(WorkflowNotFound(text, known=[text[1:]] * 50)), 255, PLAIN),
-    Parser("step ids", names.signal_of, HEADER, (repeated("wait_for:", "@", ""), repeated("wait_for:", "#", ""))),
+    Parser("step ids", step_ids.signal_of, HEADER, (repeated("wait_for:", "@", ""), repeated("wait_for:", "#", ""))),
     Parser(
         "step ids of children",
-        lambda text: (restarts._RESULT.fullmatch(text), restarts._SPAWN.fullmatch(text)),
+        lambda text: (step_ids.child_of(text), step_ids.is_spawn(text), step_ids.read(text), step_ids.anywhere(text)),
         HEADER,
         (repeated("result:", "1", "x"), repeated("spawn@", "#", ""), repeated("result:1@", "@", "\n")),
     ),

@@ -22,6 +22,7 @@ from pgqrs.engine.replay.branches import Branch, BranchPlace, current_branch, ou
 from pgqrs.engine.replay.run_pass import RunPass, Wait
 from pgqrs.errors import ExecutionFailed, InvalidArguments, RunCancelled, RunNotFound, WorkflowNotFound
 from pgqrs.serialization import decode, encode
+from pgqrs.text import step_ids
 from pgqrs.types import ENDED, RunStatus, StepStatus
 
 
@@ -34,7 +35,7 @@ class ChildRun:
 
     def result(self) -> Waiter:
         """What the child returned; ExecutionFailed or RunCancelled if it did not."""
-        return result_of(self.run_pass, self.run_pass.place(f"result:{self.run_id}"), self.run_id)
+        return result_of(self.run_pass, self.run_pass.place(step_ids.result(self.run_id)), self.run_id)
 
 
 async def spawn(run_pass: RunPass, place: BranchPlace, workflow: str, inputs: list[Any]) -> list[ChildRun]:
