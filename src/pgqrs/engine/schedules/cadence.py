@@ -27,12 +27,12 @@ from zoneinfo import ZoneInfo, available_timezones
 from cronsim import CronSim, CronSimError
 
 from pgqrs.errors import ConfigError
+from pgqrs.text.durations import LONGEST
 
 Kind = Literal["cron", "interval", "once"]
 
 # Shorter ones are a loop, and belong into a handler.
 LEAST_INTERVAL = timedelta(seconds=1)
-_LONGEST_INTERVAL = timedelta(days=366 * 100)
 _LONGEST_CRON = 200
 _FIRST, _LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2970, 1, 1, tzinfo=UTC)
 _SECOND, _DAY = timedelta(seconds=1), timedelta(days=1)
@@ -263,7 +263,7 @@ def _never(shown: str) -> ConfigError:
 
 
 def _checked_interval(every: timedelta) -> timedelta:
-    if not isinstance(every, timedelta) or not LEAST_INTERVAL <= every <= _LONGEST_INTERVAL:
+    if not isinstance(every, timedelta) or not LEAST_INTERVAL <= every <= LONGEST:
         raise ConfigError(f"every must be from one second to 100 years, not {every!r}")
     return every
 

@@ -21,6 +21,7 @@ from pgqrs.db.views.run_details import Cell
 from pgqrs.db.views.throughput import workflows_at_a_glance
 from pgqrs.errors import ConfigError, InvalidArguments, SerializationError
 from pgqrs.filters import RunFilter
+from pgqrs.text.durations import parse_duration
 from pgqrs.text.step_ids import work_of
 from pgqrs.types import RunSummary, StepStatus
 from pgqrs.web import pagination
@@ -165,16 +166,11 @@ async def trigger(asked: RequestContext) -> Response:
 
 
 def _seconds(given: str | None) -> float:
-    """`15m` and its like, as the filters have it."""
-    if given is None:
-        return 0.0
+    """`15m` and its like."""
     try:
-        length = RunFilter.parse(f"since:{given}").created_after
+        return 0.0 if given is None else parse_duration(given).total_seconds()
     except ConfigError:
-        length = None
-    if not isinstance(length, timedelta):
-        raise Unclear(f"Begin in {given!r} is no length of time: write 90s, 15m, 2h or 7d.")
-    return length.total_seconds()
+        raise Unclear(f"Begin in {given!r} is no length of time: write 90s, 15m, 2h or 7d.") from None
 
 
 def _asking(sentence: str, *facts: str) -> Any:
