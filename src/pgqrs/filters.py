@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
+from pgqrs.clock import is_in_range
 from pgqrs.errors import ConfigError, SerializationError
 from pgqrs.serialization import encode
 from pgqrs.text.durations import LONGEST, LONGEST_SECONDS, seconds_in, shown, write_duration
@@ -220,7 +221,7 @@ def _check_moment(name: str, value: Any) -> None:
     if isinstance(value, timedelta):
         if not timedelta(0) <= value <= LONGEST:
             raise ConfigError(f"{name} must lie from 0 to 100 years back, not {value!r}")
-    elif not isinstance(value, datetime) or value.utcoffset() is None or not 1970 <= value.year <= 2970:
+    elif not isinstance(value, datetime) or value.utcoffset() is None or not is_in_range(value):
         raise ConfigError(
             f"{name} must be a datetime with a time zone, or a timedelta (that long ago), not {value!r}; "
             "use datetime.now(UTC) or .replace(tzinfo=...)"

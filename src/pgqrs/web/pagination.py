@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 from pgqrs.api.cursors import from_cursor, from_named_cursor, to_cursor, to_named_cursor
 from pgqrs.api.operations.search import SummaryPage, page_of
 from pgqrs.api.store import Store
-from pgqrs.clock import EPOCH, from_microseconds, microseconds
+from pgqrs.clock import EPOCH, from_microseconds, is_in_range, microseconds
 from pgqrs.db.tables import messages, outbox, queues
 from pgqrs.db.tables import workers as worker_table
 from pgqrs.db.tables.runs import FIRST_STEP, StepPlace
@@ -157,6 +157,6 @@ def step_place(cursor: str | None) -> StepPlace:
         at = from_microseconds(moment)
     except OverflowError:
         raise ConfigError("this cursor is of another list") from None
-    if "\0" in step_id or not -(2**31) <= ordinal < 2**31 or not 1970 <= at.year <= 2970:
+    if "\0" in step_id or not -(2**31) <= ordinal < 2**31 or not is_in_range(at):
         raise ConfigError("this cursor is of another list")
     return StepPlace(at, ordinal, step_id)
