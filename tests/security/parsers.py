@@ -6,7 +6,6 @@ time grows: 1.0 is linear, 2.0 quadratic.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import math
@@ -142,10 +141,6 @@ DSNS = (
 )
 
 
-def _base64(text: str) -> str:
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
 def _host(text: str) -> object:
     return health._ProbeConnections(_nothing, None, "127.0.0.1")._is_addressed_to_us(
         [b"Host: " + text.encode("latin-1")]
@@ -221,7 +216,7 @@ PARSERS = (
     Parser("time zones", cadence._checked_zone, HEADER, (*PLAIN, repeated("", "../", ""))),
     Parser("cursor", lambda text: cursors.from_cursor(text, 2), HEADER, PLAIN),
     Parser("cursor of steps", pagination.step_place, HEADER, PLAIN),
-    Parser("cursor of messages", lambda text: queue_peek._from_cursor(_base64(text)), HEADER, JSONS),
+    Parser("cursor of messages", queue_peek._from_cursor, HEADER, PLAIN),
     Parser("names", lambda text: names.checked_name("queue", text), HEADER, PLAIN),
     Parser("schema names", names.checked_schema, HEADER, PLAIN),
     Parser("step names", names.checked_step_name, HEADER, PLAIN),
