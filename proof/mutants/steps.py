@@ -188,9 +188,9 @@ MUTANTS = (
         "a step of the same name is another step",
         (
             Edit(
-                "engine.replay.branches:Branch.next_id",
-                'return name if count == 1 else f"{name}#{count}"',
-                "return name if count else name",
+                "text.step_ids:write",
+                'return name if number == 1 else f"{name}#{number}"',
+                "return name if number else name",
             ),
         ),
         (f"{_WORKFLOWS}::test_steps_may_be_async_or_plain_and_return_what_is_on_record",),
@@ -198,7 +198,7 @@ MUTANTS = (
     Mutant(
         "branches-share-ids",
         "each branch of a handler has steps of its own",
-        (Edit("engine.replay.branches:Branch.next_id", "if not self.path:\n", "if self.path or not self.path:\n"),),
+        (Edit("text.step_ids:write", "if not path:\n", "if path or not path:\n"),),
         (f"{_WORKFLOWS}::test_branches_of_gather_have_ids_of_their_own",),
     ),
     Mutant(

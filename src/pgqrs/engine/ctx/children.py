@@ -23,6 +23,7 @@ from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.engine.replay.suspension import Wait
 from pgqrs.errors import ExecutionFailed, InvalidArguments, RunCancelled, RunNotFound, WorkflowNotFound
 from pgqrs.serialization import decode, encode
+from pgqrs.text import step_ids
 from pgqrs.types import ENDED, RunStatus, StepStatus
 
 
@@ -35,7 +36,7 @@ class ChildRun:
 
     def result(self) -> Waiter:
         """What the child returned; ExecutionFailed or RunCancelled if it did not."""
-        return result_of(self.run_pass, self.run_pass.place(f"result:{self.run_id}"), self.run_id)
+        return result_of(self.run_pass, self.run_pass.place(step_ids.result(self.run_id)), self.run_id)
 
 
 async def spawn(run_pass: RunPass, place: BranchPlace, workflow: str, inputs: list[Any]) -> list[ChildRun]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Self
 
 from pgqrs.db.runs.history import Emission
 from pgqrs.retry import RetryPolicy
+from pgqrs.text import step_ids
 
 current_branch: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("pgqrs_branch", default=None)
 
@@ -150,10 +151,7 @@ class Branch:
 
     def next_id(self, name: str) -> str:
         """The id that the next step of that name will have."""
-        count = self.counts.get(name, 0) + 1
-        if not self.path:
-            return name if count == 1 else f"{name}#{count}"
-        return f"{name}@{self.path}" if count == 1 else f"{name}@{self.path}#{count}"
+        return step_ids.write(name, self.path, self.counts.get(name, 0) + 1)
 
 
 class BranchSet:
@@ -204,11 +202,6 @@ class BranchSet:
 
 def _nothing() -> None:
     """Ends late, and changes nothing."""
-
-
-def branch_of(step_id: str) -> str:
-    """The path of the branch that a step id belongs to."""
-    return step_id.partition("@")[2].partition("#")[0]
 
 
 # Where `asyncio.as_completed` makes tasks: Python 3.13 has a class for it.

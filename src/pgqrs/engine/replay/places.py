@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pgqrs.db.tables.runs import RecordedStep
-from pgqrs.engine.replay.branches import Branch, BranchPlace, branch_of
+from pgqrs.engine.replay.branches import Branch, BranchPlace
+from pgqrs.text.step_ids import branch_of
 from pgqrs.types import StepStatus
 
 
