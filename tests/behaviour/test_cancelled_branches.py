@@ -362,6 +362,7 @@ async def test_a_branch_hears_of_its_cancellation_at_once_while_places_are_lost(
     assert seen.passes == [[], [["first", "second"]], [["first", "second"]]]
 
 
+@pytest.mark.row("B2.16")
 @pytest.mark.skipif(not hasattr(asyncio, "eager_task_factory"), reason="Python 3.12 is the first that has it")
 async def test_a_handler_is_the_same_where_the_application_makes_tasks_eager(passes):
     asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)

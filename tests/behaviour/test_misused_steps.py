@@ -690,6 +690,7 @@ class TimerHandle:
         self.cancel = inner.cancel
 
 
+@pytest.mark.row("B2.16")
 async def test_a_deadline_on_an_event_loop_with_timers_of_its_own_is_refused(run, monkeypatch):
     loop = asyncio.get_running_loop()
     call_later = loop.call_later
