@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import logging
 import os
 import shutil
 import ssl
@@ -14,7 +15,7 @@ from cloudevents.core.bindings.http import HTTPMessage, from_binary, from_struct
 from cloudevents.core.formats.json import JSONFormat
 
 import pgqrs
-from pgqrs.engine.outbox.publishers import exchange
+from pgqrs.engine.outbox.publishers import pinned
 from rig.outbox import an_event, emit, new_runs
 from rig.receiver import receiving
 
@@ -41,15 +42,15 @@ def publisher_to(receiver, path="/hook?key=S3CR3T", **options):
 
 @pytest.fixture
 def exchanges(monkeypatch):
-    """Every exchange that is made, to see how much it read."""
+    """Every connection that is made, to see how much was read from it."""
     made = []
-    begin = exchange.Exchange.__init__
+    begin = pinned._Stream.__init__
 
-    def remembering(self, request):
-        begin(self, request)
+    def remembering(self, *args):
+        begin(self, *args)
         made.append(self)
 
-    monkeypatch.setattr(exchange.Exchange, "__init__", remembering)
+    monkeypatch.setattr(pinned._Stream, "__init__", remembering)
     return made
 
 
@@ -192,15 +193,57 @@ async def test_nobody_there_is_a_failure(receiver):
         await publisher.publish(an_event())
 
 
+async def test_informational_answers_without_end_are_given_up_at_64_kilobytes(receiver, exchanges):
+    receiver.answer = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" * 10_000
+
+    with pytest.raises(pgqrs.PublishFailed, match="longer than 65536 bytes"):
+        await publisher_to(receiver).publish(an_event())
+
+    assert exchanges[0].received == 64 * 1024
+
+
 async def test_failed_requests_leave_nothing_behind(receiver):
     for answer in ("hang", "drop", "endless head", b"x"):
         receiver.answer = answer
         with pytest.raises(pgqrs.PublishFailed):
             await publisher_to(receiver, timeout=0.1).publish(an_event())
+    # One that says nothing during the TLS handshake.
+    for limit in ({"timeout": 0.1}, {"connect_timeout": 0.1}):
+        with pytest.raises(pgqrs.PublishFailed, match=r"within 0\.1 s"):
+            await tls_publisher_to(receiver, **limit).publish(an_event())
     await asyncio.sleep(0)
 
     gc.collect()  # a connection that was not closed would warn now, and warnings are errors
     assert [task for task in asyncio.all_tasks() if "pgqrs" in task.get_name()] == []
+
+
+@pytest.mark.parametrize("proxy", ["http_proxy", "all_proxy", "HTTP_PROXY", "ALL_PROXY"])
+async def test_a_proxy_of_the_environment_is_not_used(receiver, other, monkeypatch, proxy):
+    monkeypatch.setenv(proxy, f"http://{HOST}:{other.port}")
+
+    await publisher_to(receiver).publish(an_event())
+
+    assert (len(receiver.requests), other.requests) == (1, [])
+
+
+async def test_logs_do_not_hold_the_path_nor_the_secrets_however_detailed_they_are(receiver, caplog):
+    caplog.set_level(logging.DEBUG)
+    receiver.answer = b"HTTP/1.1 302 Found\r\nLocation: http://inside.example\r\n\r\n"
+
+    with pytest.raises(pgqrs.PublishFailed):
+        await publisher_to(receiver, secret=SECRET, headers={"Authorization": "S3CR3T"}).publish(an_event())
+
+    assert any(each.name.startswith("httpcore") for each in caplog.records)
+    assert "S3CR3T" not in caplog.text
+    assert "hook" not in caplog.text
+    assert "order.shipped" not in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/a'b|c", "/%2F/../x", "/a?b=c?d&e='", "//x", "/a;b=c", '/"<>`{}^'])
+async def test_the_path_is_sent_as_it_was_given(receiver, path):
+    await publisher_to(receiver, path).publish(an_event())
+
+    assert receiver.requests[0].path == path
 
 
 # -- TLS -------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The transition table at the head of `lifecycle.py`, walked: from every status every verb, with live and stale tokens."""
+"""The transition table at the head of `db/runs/transitions.py`, walked: from every status every verb, with live and stale tokens."""
 
 import itertools
 import os

@@ -17,6 +17,8 @@ class Request:
     path: str
     headers: dict[str, str]
     body: bytes
+    # The first line and the headers, as they came.
+    head: bytes = b""
 
 
 @dataclass
@@ -29,11 +31,11 @@ class Receiver:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, asyncio.IncompleteReadError):
-            head = (await reader.readuntil(b"\r\n\r\n")).decode()
-            first, *lines = head.rstrip().split("\r\n")
+            head = await reader.readuntil(b"\r\n\r\n")
+            first, *lines = head.decode().rstrip().split("\r\n")
             headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
             body = await reader.readexactly(int(headers["content-length"]))
-            self.requests.append(Request(first.split()[1], headers, body))
+            self.requests.append(Request(first.split()[1], headers, body, head))
             await self._answer(writer)
 
     async def _answer(self, writer: asyncio.StreamWriter) -> None:

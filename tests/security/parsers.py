@@ -17,6 +17,7 @@ from typing import Any
 from unittest import mock
 from uuid import UUID
 
+import h11
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
@@ -29,7 +30,7 @@ from pgqrs.cli import output, parse_values
 from pgqrs.config import Config
 from pgqrs.db import readable
 from pgqrs.db.upkeep import import_v1
-from pgqrs.engine.outbox.publishers import addresses, exchange, http, notify, signature
+from pgqrs.engine.outbox.publishers import addresses, http, notify, signature
 from pgqrs.engine.schedules import cadence
 from pgqrs.errors import PgqrsError, WorkflowNotFound
 from pgqrs.telemetry import health
@@ -197,6 +198,21 @@ def _url(text: str) -> object:
     return addresses.checked_url(text, allow_http=False, allow_hosts=(), ports=None)
 
 
+def _answer(text: bytes) -> object:
+    """As httpcore reads the answer to a webhook: all of its head, informational answers before it included."""
+    reader = h11.Connection(h11.CLIENT, max_incomplete_event_size=100 * 1024)
+    reader.send(h11.Request(method="POST", target="/", headers=[("Host", "a"), ("Content-Length", "0")]))
+    reader.send(h11.EndOfMessage())
+    with contextlib.suppress(h11.RemoteProtocolError):
+        for start in range(0, len(text), 1000):
+            reader.receive_data(text[start : start + 1000])
+            while isinstance(event := reader.next_event(), h11.InformationalResponse):
+                pass
+            if isinstance(event, h11.Response):
+                return event
+    return None
+
+
 PARSERS = (
     Parser("filter", pgqrs.RunFilter.parse, filters.MOST_FILTER, QUOTES + PLAIN, (filters, "MOST_FILTER")),
     Parser(
@@ -266,7 +282,7 @@ PARSERS = (
     Parser("error signatures", lambda text: error_signature.error_signature("E", text, None), 64 * 1024, MESSAGES),
     Parser("webhook address", lambda text: _url("https://" + text), HEADER, (*PLAIN, repeated("", "a.", ""), repeated("", "@", ""))),
     Parser("webhook header", lambda text: http._checked_header("x-a", text), HEADER, (*PLAIN, repeated("a", " ", "\t"))),
-    Parser("webhook answer", lambda text: exchange._status_in(text.encode()), 64 * 1024, (repeated("HTTP/1.1 200 ", "a", ""), repeated("", "\r\n", ""))),
+    Parser("webhook answer", lambda text: _answer(text.encode()), 64 * 1024, (repeated("HTTP/1.1 200 ", "a", ""), repeated("", "\r\n", ""), repeated("HTTP/1.1 200\r\n", "a: b\r\n", ""), repeated("", "HTTP/1.1 103\r\n\r\n", ""))),
     Parser("webhook signature", signature._VALUE.fullmatch, HEADER, (repeated("t=", "1", ""), repeated("t=1,v1=", "a", ""))),
     Parser("channel names", notify._CHANNEL.fullmatch, HEADER, PLAIN),
 )  # fmt: skip

@@ -64,7 +64,7 @@ def third(monkeypatch):
         async def act(store, run_id, verb, **given):
             await cancel(await store.ready(), run_id, **given)
 
-        monkeypatch.setattr(search, "lifecycle", type("Lifecycle", (), {"cancel": staticmethod(cancel)}))
+        monkeypatch.setattr(search, "transitions", type("Transitions", (), {"cancel": staticmethod(cancel)}))
         monkeypatch.setattr(runs_page, "act", act)
 
     return cancelling

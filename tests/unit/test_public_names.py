@@ -88,6 +88,25 @@ def test_importing_it_imports_no_engine():
     assert done.stdout.strip() == "[]"
 
 
+def test_a_dispatcher_without_a_webhook_imports_no_http_client():
+    asked = (
+        "import asyncio, sys, pgqrs\n"
+        "async def main():\n"
+        "    async with pgqrs.connect('sqlite://:memory:') as store:\n"
+        "        await pgqrs.dispatcher(store).to(print).run_until_idle()\n"
+        "asyncio.run(main())\n"
+        "pgqrs.HttpPublisher, pgqrs.NotifyPublisher\n"
+        "clients = {'httpx2', 'httpcore2', 'anyio'}\n"
+        "print(clients & set(sys.modules))\n"
+        "pgqrs.HttpPublisher('https://hooks.example.org/')\n"
+        "print(clients <= set(sys.modules))\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["set()", "True"]
+
+
 def test_every_error_is_a_pgqrs_error():
     errors = [
         value

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import jsonschema
+import msgspec
 import pytest
 
 import pgqrs
@@ -55,6 +56,28 @@ def test_every_reference_leads_somewhere(document):
 def test_every_schema_is_one(document):
     for schema in document["components"]["schemas"].values():
         jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_each_body_is_described_with_its_own_fields(document):
+    """Two shapes of one name would be described as one."""
+    bodies = {(each.method, each.path): each.takes for each in endpoints(dashboard=False) if each.takes is not None}
+
+    assert len(bodies) >= 20
+    for (method, path), takes in bodies.items():
+        content = document["paths"][path][method.lower()]["requestBody"]["content"]["application/json"]
+        component = document["components"]["schemas"][content["schema"]["$ref"].rpartition("/")[2]]
+        assert list(component["properties"]) == list(takes.__struct_encode_fields__), (method, path)
+        assert component["additionalProperties"] is False
+
+
+def test_two_shapes_of_one_name_are_refused():
+    """One of them would be described as the other."""
+    one, other = msgspec.defstruct("Thing", [("a", int)]), msgspec.defstruct("Thing", [("b", int)])
+    schemas = openapi.Schemas()
+    schemas.of(one)
+
+    with pytest.raises(ValueError, match="Thing"):
+        schemas.of(other)
 
 
 def test_each_route_says_which_scope_it_needs(document):

@@ -1,5 +1,6 @@
 """`pgqrs serve`: where it listens, whom it lets wait, and how it ends."""
 
+import ast
 import asyncio
 import os
 import re
@@ -8,12 +9,14 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 import pgqrs
-from pgqrs.web.server import connections, server
+from pgqrs.web.server import connections
+from pgqrs.web.server import server as serving
 from rig import http
 from rig.http import filled, raw
 
@@ -62,7 +65,7 @@ async def test_an_address_that_others_reach_is_refused_without_tokens(store, con
     assert "--tokens" in err
     for host in ("::", "192.0.2.1", "jobs.example", "127.0.0.1.evil.example"):
         with pytest.raises(pgqrs.ConfigError, match="can be reached from other machines"):
-            await server.serve(store, host=host, port=0)
+            await serving.serve(store, host=host, port=0)
 
 
 async def test_with_tokens_it_may_listen_anywhere(store, token_file, tokens):
@@ -89,7 +92,7 @@ async def test_with_tokens_it_may_listen_anywhere(store, token_file, tokens):
     ],
 )
 def test_what_counts_as_this_machine_only(host, only_here):
-    assert server.is_loopback(host) is bool(only_here)
+    assert serving.is_loopback(host) is bool(only_here)
 
 
 async def test_a_port_that_is_taken_is_said_with_the_way_out(store, config):
@@ -147,6 +150,76 @@ async def test_ctrl_c_ends_it_too(store, config):
     assert (await _ended(process))[0] == 0
 
 
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+async def test_a_second_signal_ends_it_as_well_as_one(store, config, listen, sent):
+    process = _serve(config)
+    port, bearer = await _opened(process)
+    stream = await listen(port, Authorization=bearer.partition(": ")[2])
+
+    process.send_signal(sent)
+    process.send_signal(sent)
+    code, _, err = await _ended(process)
+
+    assert (code, "Traceback" in err, "Cancel" in err) == (0, False, False)
+    assert await stream.ended()
+
+
+async def test_the_store_is_closed_after_a_signal_has_ended_the_server(store, config):
+    """uvicorn raises the signal again when it has ended, which by default ends the process."""
+    program = (
+        "import asyncio, os, signal, sys, pgqrs\n"
+        "from pgqrs.web.server.server import serve\n"
+        "async def main():\n"
+        "    async with pgqrs.connect(sys.argv[1], schema=sys.argv[2]) as store:\n"
+        "        await serve(store, port=0, ready=lambda _: os.kill(os.getpid(), signal.SIGTERM))\n"
+        "        print('served')\n"
+        "    print('closed', signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)\n"
+        "asyncio.run(main())\n"
+    )
+    command = [sys.executable, "-c", program, config.dsn, config.schema]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "served\nclosed True\n", "")
+
+
+def test_nothing_of_uvicorn_is_used_but_its_server_its_settings_and_one_protocol():
+    """Nothing is inherited or replaced: what decision 25 keeps by hand is around the protocol."""
+    source = Path(serving.__file__).parent.parent
+    named, imported, bases = set(), set(), set()
+    for file in source.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            match node:
+                case ast.Attribute(ast.Name("uvicorn"), name):
+                    named.add(name)
+                case ast.ImportFrom(module=str(module), names=names) if module.partition(".")[0] == "uvicorn":
+                    imported |= {(module, each.name) for each in names}
+                case ast.ClassDef():
+                    bases |= {ast.unparse(each) for each in node.bases}
+
+    assert named == {"Config", "Server"}
+    assert imported == {("uvicorn.protocols.http.h11_impl", "H11Protocol")}
+    assert not {each for each in bases if "uvicorn" in each or each == "H11Protocol"}
+
+
+async def test_the_guard_needs_nothing_of_the_protocol_inside_but_what_asyncio_defines():
+    class Echo(asyncio.Protocol):
+        def connection_made(self, transport):
+            self.transport = transport
+
+        def data_received(self, data):
+            self.transport.write(data)
+            self.transport.close()
+
+    gate = connections.Gate()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: connections.GuardedConnection(gate, Echo()), "127.0.0.1", 0)
+    async with server:
+        answer = await raw(server.sockets[0].getsockname()[1], b"hello")
+        gate.close()
+
+    assert answer == b"hello"
+
+
 async def test_a_host_that_is_not_ours_is_told_nothing_on_any_route(store, furnished):
     async with http.server(store) as port:
         for endpoint in http.endpoints():
@@ -177,7 +250,7 @@ async def test_a_request_without_a_host_is_refused(store):
 )
 async def test_headers_that_do_not_come_to_an_end_are_not_waited_for(store, monkeypatch, begin):
     monkeypatch.setattr(connections, "HEADER_SECONDS", 0.2)
-    monkeypatch.setattr(server, "KEEP_ALIVE_SECONDS", 3600)
+    monkeypatch.setattr(serving, "KEEP_ALIVE_SECONDS", 3600)
     async with http.server(store) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(begin)

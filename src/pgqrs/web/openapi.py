@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 import re
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta
-from enum import Enum
 from typing import Annotated, Any, Union
 
 import msgspec
@@ -17,7 +17,7 @@ import msgspec
 from pgqrs.api.operations.json_view import TEXTS
 from pgqrs.db.tables.runs import RunRow, StepRow
 from pgqrs.types import DeadLetter, Event, OutboxEvent, QueuedMessage, RunSummary, Schedule
-from pgqrs.web.api.shapes import Id, Name
+from pgqrs.web.api.shapes import Id, Name, Time
 from pgqrs.web.auth.access import Scope
 from pgqrs.web.problems import CONTENT_TYPE
 from pgqrs.web.request_body import JSON
@@ -28,36 +28,40 @@ _PARTS: dict[str, Any] = {"run_id": Id, "worker_id": Id, "workflow": Name, "queu
 _SOME_TEXT = Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1})]
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _REF = "#/components/schemas/{name}"
-_PLAIN: dict[Any, dict[str, Any]] = {
-    str: {"type": "string"},
-    int: {"type": "integer"},
-    float: {"type": "number"},
-    bool: {"type": "boolean"},
-    dict: {"type": "object"},
-    datetime: {"type": "string", "format": "date-time"},
-    # As bodies.py has it.
-    timedelta: {"type": "number", "description": "Seconds"},
-    type(None): {"type": "null"},
+# msgspec describes a time without a zone as text, and a length of time as ISO 8601 writes it.
+_WRITTEN: dict[Any, Any] = {
+    datetime: Time,
+    timedelta: Annotated[float, msgspec.Meta(description="Seconds")],
 }
 # What lists cut, where its texts are long.
 _CUT = frozenset({RunSummary, StepRow, Event, QueuedMessage, DeadLetter, OutboxEvent, Schedule})
-_PROBLEM = {
-    "type": "object",
-    "description": "RFC 9457. `code` is stable; `hint` is the way out, where there is one.",
-    "required": ["type", "title", "status", "code", "detail"],
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "code": {"type": "string"},
-        "detail": {"type": "string"},
-        "hint": {"type": "string"},
-        "error_id": {"type": "string", "description": "Under this id the server's log has what happened."},
-        "needed": {"type": "string", "description": "The scope that is missing."},
-        "current_status": {"type": "string", "description": "Of the run whose state forbids it."},
-        "allowed_actions": {"type": "array", "items": {"type": "string"}, "description": "What may be done instead."},
-    },
-}
+_TRUNCATED = Annotated[
+    list[str],
+    msgspec.Meta(description="Fields of which only the beginning is shown, as text; a smaller limit shows more"),
+]
+
+
+def _at_times(kind: Any, description: str | None = None) -> tuple[Any, Any]:
+    """A field that not every problem has, and its default."""
+    return Annotated[kind, msgspec.Meta(description=description)] | msgspec.UnsetType, msgspec.UNSET
+
+
+_PROBLEM = msgspec.defstruct(
+    "Problem",
+    [
+        ("type", str),
+        ("title", str),
+        ("status", int),
+        ("code", str),
+        ("detail", str),
+        ("hint", *_at_times(str)),
+        ("error_id", *_at_times(str, "Under this id the server's log has what happened.")),
+        ("needed", *_at_times(str, "The scope that is missing.")),
+        ("current_status", *_at_times(str, "Of the run whose state forbids it.")),
+        ("allowed_actions", *_at_times(list[str], "What may be done instead.")),
+    ],
+    namespace={"__doc__": "RFC 9457. `code` is stable; `hint` is the way out, where there is one."},
+)
 
 
 def endpoints() -> tuple[Endpoint, ...]:
@@ -96,7 +100,7 @@ def document(table: Iterable[Endpoint]) -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": {"Problem": _PROBLEM, **dict(sorted(schemas.found.items()))},
+            "schemas": dict(sorted(schemas.found.items())),
             "securitySchemes": {
                 "token": {
                     "type": "http",
@@ -157,7 +161,7 @@ def _parameters(endpoint: Endpoint, schemas: Schemas) -> Iterable[dict[str, Any]
 def _responses(endpoint: Endpoint, schemas: Schemas) -> dict[str, Any]:
     problem = {
         "description": "A problem",
-        "content": {CONTENT_TYPE: {"schema": {"$ref": _REF.format(name="Problem")}}},
+        "content": {CONTENT_TYPE: {"schema": schemas.of(_PROBLEM)}},
     }
     schema = {} if endpoint.gives is None else schemas.of(endpoint.gives)
     good: dict[str, Any] = {"description": endpoint.summary, "content": {endpoint.media: {"schema": schema}}}
@@ -183,27 +187,17 @@ class Schemas:
     def __init__(self) -> None:
         self.found: dict[str, Any] = {}
 
-    def of(self, kind: Any) -> dict[str, Any]:  # noqa: PLR0911 - a kind, a line
-        if kind is Any:
-            return {}
+    def of(self, kind: Any) -> dict[str, Any]:
+        """Return the schema; those that it refers to are in `found`."""
         if isinstance(kind, Items):
             return self._items(kind)
-        if kind in _PLAIN:
-            return _PLAIN[kind]
-        origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-        if origin is typing.Annotated:
-            return {**self.of(arguments[0]), **_bounds(arguments[1:], typing.get_origin(arguments[0]))}
-        if origin in (Union, types.UnionType):
-            return self._union([each for each in arguments if each is not msgspec.UnsetType])
-        if origin is typing.Literal:
-            return {"type": "string", "enum": list(arguments)}
-        if origin in (list, tuple, Sequence):
-            return {"type": "array", "items": self.of(arguments[0])}
-        if origin in (dict, Mapping):
-            return {"type": "object", "additionalProperties": self.of(arguments[1])}
-        if isinstance(kind, type) and issubclass(kind, Enum):
-            return {"type": "string", "enum": [each.value for each in kind]}
-        return self._named(kind)
+        [schema], components = msgspec.json.schema_components([_written(kind)], ref_template=_REF)
+        for name, component in components.items():
+            if "description" in component:
+                component["description"] = " ".join(component["description"].split())
+            if self.found.setdefault(name, component) != component:
+                raise ValueError(f"two types are called {name}: the document would describe one as the other")
+        return schema
 
     def _items(self, kind: Items) -> dict[str, Any]:
         properties = {"items": {"type": "array", "items": self.of(kind.of)}}
@@ -211,70 +205,34 @@ class Schemas:
             properties["next_cursor"] = {"type": ["string", "null"]}
         return {"type": "object", "required": list(properties), "properties": properties}
 
-    def _union(self, kinds: Sequence[Any]) -> dict[str, Any]:
-        schemas = [self.of(each) for each in kinds]
-        if {} in schemas:
-            return {}
-        simple = [each for each in schemas if set(each) == {"type"} and isinstance(each["type"], str)]
-        if len(simple) == len(schemas):
-            return {"type": [each["type"] for each in simple]}
-        return {"anyOf": schemas}
 
-    def _named(self, kind: Any) -> dict[str, Any]:
-        name = kind.__name__
-        if name not in self.found:
-            # Before it is filled: it may hold itself.
-            self.found[name] = {}
-            filled = self._struct(kind) if issubclass(kind, msgspec.Struct) else self._record(kind)
-            self.found[name].update(filled)
-        return {"$ref": _REF.format(name=name)}
-
-    def _struct(self, kind: Any) -> dict[str, Any]:
-        fields = msgspec.structs.fields(kind)
-        properties = {field.encode_name: dict(self.of(field.type)) for field in fields}
-        for field in fields:
-            if field.default not in (msgspec.NODEFAULT, msgspec.UNSET, None):
-                properties[field.encode_name]["default"] = field.default
-        return {
-            "type": "object",
-            **_said(kind),
-            "required": [field.encode_name for field in fields if field.required],
-            "properties": properties,
-            "additionalProperties": False,
-        }
-
-    def _record(self, kind: Any) -> dict[str, Any]:
-        hints = typing.get_type_hints(kind)
-        properties: dict[str, Any] = {}
-        for field in dataclasses.fields(kind):
-            name = field.name.removesuffix("_text")
-            # Values of users: any JSON.
-            stored = name != field.name or name in TEXTS.get(kind, ())
-            properties[name] = {} if stored else self.of(hints[name])
-        if kind in (RunRow, RunSummary):
-            properties["allowed_actions"] = {"type": "array", "items": {"type": "string"}}
-        required = list(properties)
-        if kind in _CUT:
-            properties["truncated"] = {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": "Fields of which only the beginning is shown, as text; a smaller limit shows more",
-            }
-        return {"type": "object", **_said(kind), "required": required, "properties": properties}
+def _written(kind: Any) -> Any:
+    """The type as it stands in an answer, where `bodies.body` writes it in another way than msgspec."""
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        return _record(kind)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is None or origin is typing.Literal:
+        return _WRITTEN.get(kind, kind)
+    if origin is typing.Annotated:
+        return Annotated[(_written(arguments[0]), *arguments[1:])]
+    written = tuple(map(_written, arguments))
+    return functools.reduce(operator.or_, written) if origin in (Union, types.UnionType) else origin[written]
 
 
-def _said(kind: Any) -> dict[str, str]:
-    """The class's own first words, for people."""
+@functools.cache
+def _record(kind: Any) -> type[msgspec.Struct]:
+    """A row or a report as a struct: all of its fields are there, and values of users are any JSON."""
+    hints = typing.get_type_hints(kind)
+    fields: list[Any] = []
+    for field in dataclasses.fields(kind):
+        name = field.name.removesuffix("_text")
+        stored = name != field.name or name in TEXTS.get(kind, ())
+        fields.append((name, Any if stored else _written(hints[name])))
+    if kind in (RunRow, RunSummary):
+        fields.append(("allowed_actions", list[str]))
+    if kind in _CUT:
+        fields.append(("truncated", _TRUNCATED | msgspec.UnsetType, msgspec.UNSET))
     text = vars(kind).get("__doc__") or ""
     # A dataclass without words of its own gets its signature.
-    return {} if not text or text.startswith(f"{kind.__name__}(") else {"description": " ".join(text.split())}
-
-
-def _bounds(given: Iterable[Any], origin: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for meta in given:
-        names = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
-        names["max_length"] = "maxItems" if origin is list else "maxLength"
-        found |= {new: value for old, new in names.items() if (value := getattr(meta, old)) is not None}
-        found |= meta.extra_json_schema or {}
-    return found
+    words = None if text.startswith(f"{kind.__name__}(") else text
+    return msgspec.defstruct(kind.__name__, fields, namespace={"__doc__": words}, module=kind.__module__)

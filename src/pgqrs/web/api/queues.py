@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from pgqrs.api.operations.admin import admin
@@ -12,7 +11,7 @@ from pgqrs.db.views import metrics
 from pgqrs.reports import QueueDepth, QueueMetrics
 from pgqrs.types import DeadLetter, QueuedMessage
 from pgqrs.web import pagination
-from pgqrs.web.api.shapes import API, Counted, Ids, Limit, ListAsked, Name, RequestShape
+from pgqrs.web.api.shapes import API, Counted, Ids, Limit, ListAsked, Name, RequestShape, Time
 from pgqrs.web.auth.access import Scope
 from pgqrs.web.routing import Endpoint, Items, Reply, RequestContext, items
 
@@ -28,7 +27,7 @@ class MessageToSend(RequestShape):
     """A message to be: `payload` is any JSON."""
 
     payload: Any = None
-    run_at: datetime | None = None
+    run_at: Time | None = None
     delay_seconds: float = 0.0
     priority: int = 0
     max_attempts: int | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -25,7 +24,7 @@ from pgqrs.filters import RunFilter, filter_of
 from pgqrs.reports import Why
 from pgqrs.types import ENDED, Event, RunStatus, RunSummary
 from pgqrs.web import pagination
-from pgqrs.web.api.shapes import API, Id, Limit, Name, RequestShape
+from pgqrs.web.api.shapes import API, Id, Limit, Name, RequestShape, Time
 from pgqrs.web.auth.access import Scope
 from pgqrs.web.problems import Problem, problem_of
 from pgqrs.web.request_body import JSON
@@ -44,7 +43,7 @@ class NewRun(RequestShape):
     workflow: Name
     params: Any = None
     idempotency_key: str | None = None
-    run_at: datetime | None = None
+    run_at: Time | None = None
     delay_seconds: float = 0.0
     priority: int = 0
     max_attempts: int | None = None
@@ -59,7 +58,7 @@ class TriggeredRun(RequestShape):
     run_id: int
     workflow: Name
     idempotency_key: str | None
-    created_at: datetime
+    created_at: Time
     warnings: list[str]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -12,7 +11,7 @@ from pgqrs.db.tables import schedules as table
 from pgqrs.errors import ScheduleNotFound
 from pgqrs.types import Schedule, ScheduleSlot
 from pgqrs.web import pagination
-from pgqrs.web.api.shapes import API, Limit, ListAsked, Name, RequestShape, RunId
+from pgqrs.web.api.shapes import API, Limit, ListAsked, Name, RequestShape, RunId, Time
 from pgqrs.web.auth.access import Scope
 from pgqrs.web.routing import Endpoint, Items, Reply, RequestContext, items
 
@@ -24,7 +23,7 @@ class NewSchedule(RequestShape):
     workflow: Name
     cron: str | None = None
     every_seconds: float | None = None
-    at: datetime | None = None
+    at: Time | None = None
     timezone: str = "UTC"
     params: Any = None
     overlap: Literal["skip", "queue", "cancel", "allow"] = "skip"
@@ -51,7 +50,7 @@ class SlotsAsked(RequestShape):
 
 
 class NextSlot(RequestShape):
-    slot_at: datetime
+    slot_at: Time
 
 
 async def find(asked: RequestContext) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -16,6 +17,8 @@ MOST_PER_PAGE = 1_000
 Limit = Annotated[int, msgspec.Meta(ge=1, le=MOST_PER_PAGE)]
 # Said in the description only: the library itself refuses others, with a hint.
 Name = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": f"^{NAME}$"})]
+# RFC 3339. Said in the description only, as msgspec says it for times that must have a zone.
+Time = Annotated[datetime, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 # Numbers can be chosen so that many of them are slow to tell apart in a set.
 Ids = Annotated[list[Id], msgspec.Meta(max_length=MOST_PER_PAGE)]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import ipaddress
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -77,12 +76,13 @@ async def serve(
     listening = listen(host, port)
     try:
         gate = Gate(trusted=proxies)
-        server = _Server(_config(application, gate, root_path=root_path, proxies=proxies), application, gate)
+        server = uvicorn.Server(_config(application, gate, root_path=root_path, proxies=proxies))
         where = f"[{host}]" if ":" in host else host
         address = f"http://{where}:{listening.getsockname()[1]}{root_path}"
         if isinstance(known, StartToken):
             address += f"/?{TOKEN}={known.token}"
-        await server.run_until_told(listening, lambda: ready(address) if ready else None)
+        told = (lambda: ready(address)) if ready is not None else (lambda: None)
+        await _serve_until_told(server, application, gate, listening, told)
     finally:
         listening.close()
 
@@ -164,46 +164,27 @@ def _config(application: Starlette, gate: Gate, *, root_path: str, proxies: Trus
     )
 
 
-class _Server(uvicorn.Server):
-    """Ends the streams before it waits for connections to close, and leaves signals as it found them."""
-
-    def __init__(self, config: uvicorn.Config, application: Starlette, gate: Gate) -> None:
-        super().__init__(config)
-        self._application = application
-        self._gate = gate
-
-    async def run_until_told(self, listening: socket.socket, ready: Callable[[], None]) -> None:
-        self._ready = ready
+async def _serve_until_told(
+    server: uvicorn.Server, application: Starlette, gate: Gate, listening: socket.socket, ready: Callable[[], None]
+) -> None:
+    """Serve until SIGTERM, Ctrl-C or a cancellation, and leave nothing open."""
+    told = asyncio.Event()
+    # uvicorn hears of signals, too, and raises them again at its end. They then come here a second time, where they
+    # end nothing: by default they would end the process before its store is closed.
+    with on_signals(told.set, "SIGINT", "SIGTERM", if_possible=True):
+        # The socket listens: clients that come before uvicorn does wait in its backlog.
+        ready()
+        running = asyncio.create_task(server.serve(sockets=[listening]), name="pgqrs-web-server")
+        hearing = asyncio.create_task(told.wait(), name="pgqrs-web-signals")
         try:
-            with on_signals(self._stop, "SIGINT", "SIGTERM", if_possible=True):
-                await self._serve_until_stopped(listening)
+            await asyncio.wait({running, hearing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await self._application.state.watcher.close()
-
-    async def _serve_until_stopped(self, listening: socket.socket) -> None:
-        running = asyncio.create_task(self.serve(sockets=[listening]), name="pgqrs-web-server")
-        try:
-            # Shielded: whoever is cancelled still ends as after a signal, with nothing left open.
-            await asyncio.shield(running)
-        except asyncio.CancelledError:
-            self._stop()
-            await running
-            raise
-
-    def _stop(self) -> None:
-        self.should_exit = True
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """uvicorn's own raises them again at the end, and so would end the process before the store is closed."""
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._ready()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._gate.is_closing = True
-        await self._application.state.watcher.close()
-        await super().shutdown(sockets)
-        self._gate.close()
+            hearing.cancel()
+            gate.is_closing = True
+            # Streams have no end of their own, and uvicorn waits for connections to close.
+            await application.state.watcher.close()
+            server.should_exit = True
+            try:
+                await running
+            finally:
+                gate.close()

@@ -7,13 +7,17 @@ import re
 import ssl
 import time
 from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
+from pgqrs.distribution import install_command
 from pgqrs.engine.outbox.publishers import cloudevent, signature
 from pgqrs.engine.outbox.publishers.addresses import Resolver, checked_url, resolved
-from pgqrs.engine.outbox.publishers.exchange import exchange, request_text
 from pgqrs.engine.outbox.publishers.lookups import Lookups
 from pgqrs.errors import ConfigError, PublishFailed
 from pgqrs.types import OutboxEvent
+
+if TYPE_CHECKING:
+    import httpx2
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _VALUE = re.compile(r"[!-~]([ !-~]*[!-~])?", re.ASCII)
@@ -28,8 +32,8 @@ class HttpPublisher:
     The URL's name is resolved once for each request, and the connection goes to the address that was checked: it must
     be public, unless the host is in `allow_hosts`. With a `secret` each request is signed; see `verify_signature`.
     Seconds: `timeout` for all of it, `connect_timeout` for the name, the connection and TLS. `ports` are those that
-    the URL may have (443; with `allow_http` also 80). `ssl_context` is for certificates of your own authority,
-    `resolver` replaces the system's: host and port to addresses.
+    the URL may have (443; with `allow_http` also 80). `ssl_context` is for certificates of your own authority (of its
+    own, as its ALPN is set to http/1.1), `resolver` replaces the system's: host and port to addresses.
     """
 
     def __init__(
@@ -54,7 +58,7 @@ class HttpPublisher:
         for name, seconds in (("timeout", timeout), ("connect_timeout", connect_timeout)):
             if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= 3600:
                 raise ConfigError(f"{name} must be seconds, more than 0 and at most 3600, not {seconds!r}")
-        cloudevent.check_installed()
+        _check_installed()
         self._target = checked_url(url, allow_http=allow_http, allow_hosts=allow_hosts, ports=ports)
         self._mode = mode
         self._secret = None if secret is None else signature.checked_secret(secret)
@@ -66,19 +70,16 @@ class HttpPublisher:
 
     async def publish(self, event: OutboxEvent) -> None:
         """Raises PublishFailed, which never holds anything of the URL's path or of what was answered."""
+        from pgqrs.engine.outbox.publishers.pinned import PinnedTransport  # noqa: PLC0415 - an extra
+
         target = self._target
         request = self._request(event)
         try:
             async with asyncio.timeout(self._timeout):
                 addresses = await self._addresses()
-                status = await exchange(
-                    addresses,
-                    target.port,
-                    request,
-                    tls=self._tls,
-                    host=target.host,
-                    connect_seconds=self._connect_timeout,
-                )
+                pinned = PinnedTransport(addresses, tls=self._tls, connect_seconds=self._connect_timeout)
+                async with pinned as transport:
+                    status = (await transport.handle_async_request(request)).status_code
         except TimeoutError:
             raise PublishFailed(f"{target.host} did not answer within {self._timeout:g} s") from None
         except PublishFailed as error:
@@ -93,7 +94,9 @@ class HttpPublisher:
         except TimeoutError:
             raise PublishFailed(f"the name was not resolved within {self._connect_timeout:g} s") from None
 
-    def _request(self, event: OutboxEvent) -> bytes:
+    def _request(self, event: OutboxEvent) -> httpx2.Request:
+        import httpx2  # noqa: PLC0415 - an extra
+
         made, body = cloudevent.to_http(event, self._mode)
         headers = {
             "Host": self._target.host_header,
@@ -109,11 +112,24 @@ class HttpPublisher:
             headers[signature.HEADER] = signature.sign(self._secret, body, timestamp=int(time.time()))
         for name, value in made.items():
             _checked_header(name, value, ours=True)
-        return request_text(self._target.path, headers, body)
+        target = self._target
+        url = httpx2.URL(scheme="https" if target.is_https else "http", host=target.host, port=target.port)
+        # The path as it was given: a URL of httpx would escape some characters of it.
+        return httpx2.Request("POST", url, headers=headers, content=body, extensions={"target": target.path.encode()})
 
     def __repr__(self) -> str:
         # The path of a webhook is often its password.
         return f"HttpPublisher({self._target.host_header})"
+
+
+def _check_installed() -> None:
+    """Raise ConfigError where the extra is missing. The imports take 0.1 s: here they keep no event waiting."""
+    try:
+        import httpcore2  # noqa: F401, PLC0415 - an extra
+        import httpx2  # noqa: F401, PLC0415
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"webhooks need the `{error.name}` package: {install_command('web')}") from None
+    cloudevent.check_installed()
 
 
 def _checked_header(name: str, value: str, *, ours: bool = False) -> bool:
