@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
 # The smallest machine we care about has two cores, and for a third of the time tests wait for processes and clocks.
 JOBS ?= 3
+# Container images often set it. Then each test process rewrites the asserts of 400 files, and each command that a test
+# starts compiles the package again: a third of its CPU time.
+unexport PYTHONDONTWRITEBYTECODE
 
 # What others wrote is installed first: fixed versions, whose files must have the hashes that we know. Then the package
 # itself, built by what was installed: it downloads nothing more.
@@ -63,7 +66,8 @@ quick: $(VENV)/.dev ## units and behaviour on SQLite, for the inner loop: about 
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q --on sqlite tests/unit tests/behaviour $(ARGS)
 
 test-all: override ARGS += --turso=all
-test-all: test ## as test, and all of it on Turso too: what CI runs
+test-all: export PGQRS_TEST_LONG := 1
+test-all: test ## as test, and all of it on Turso too, with generators that go on for longer: what CI runs
 
 test: $(VENV)/.dev ## the whole suite on SQLite and PostgreSQL (started here), and the store's tests on Turso
 	@command -v chromium >/dev/null || { echo "installing chromium for the dashboard's tests"; apt-get install -y -qq chromium >/dev/null; } || echo "no chromium: the tests in tests/browser are skipped (they fail in CI)"

@@ -16,7 +16,7 @@ import pgqrs
 from pgqrs.api.store import Store
 from pgqrs.api.workflow import _known
 from pgqrs.engine.definitions.handlers import served
-from rig import pgbouncer, postgres, templates
+from rig import memory, pgbouncer, postgres, templates
 from rig.guards import install_guards
 from rig.invariants import check_invariants
 from rig.schemas import Schemas
@@ -46,6 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """The controller starts what the workers share; they find it in their environment."""
     if hasattr(config, "workerinput"):
         return
+    memory.prefer()
     stack = config.stash[_running] = ExitStack()
     try:
         dsn = stack.enter_context(postgres.provide())
@@ -147,7 +148,9 @@ async def connect(
     reused = config.backend == "postgres" and _wants_tables(request)
 
     async def open_one(*, install: bool = True, clock: pgqrs.Clock = clock) -> Store:
-        store = await pgqrs.connect_with(config, install=install, clock=clock)
+        # Nothing has touched it since it was installed, until the first store is open.
+        is_there = reused and not stores and _schemas().is_installed(config.schema)
+        store = await pgqrs.connect_with(config, install=install and not is_there, clock=clock)
         stores.append(store)
         if install and reused:
             _schemas().installed(config.schema)

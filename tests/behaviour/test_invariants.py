@@ -12,6 +12,7 @@ from pgqrs.db.queries import Query
 from pgqrs.db.upkeep import invariants
 from rig import lives
 from rig.crimes import CRIMES
+from rig.invariants import check_invariants
 
 # What the databases check by themselves: a crime against it needs other means.
 THEIR_OWN = {"integrity", "references", "unfinished_indexes"}
@@ -189,3 +190,14 @@ async def test_runs_that_retention_has_removed_leave_nothing_broken_behind(store
 
     assert report.total > 20
     assert await pgqrs.admin(store).check_invariants() == []
+
+
+@pytest.mark.breaks("I1")
+async def test_the_look_after_each_test_finds_what_the_test_has_broken(store, config):
+    await store.create_workflow("orphaned")
+    run = await pgqrs.workflow("orphaned").trigger(None).execute(store)
+    await check_invariants(config)
+    await store.database.execute(Query("crime", "delete from pgqrs_messages"))
+
+    with pytest.raises(AssertionError, match=f"I1.*run {run}"):
+        await check_invariants(config)

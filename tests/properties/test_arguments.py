@@ -19,6 +19,7 @@ from pgqrs.engine.definitions.binding import input_text, storable
 from pgqrs.engine.definitions.handlers import Handler
 from pgqrs.engine.definitions.input_schema import input_schema, stored_signature
 from pgqrs.inputs import Typed
+from rig.lengths import by_length
 
 LIMIT = 2**20
 NAMES = ["a", "amount", "b", "params", "sku", "value", "names", "é"]
@@ -188,7 +189,7 @@ def ways(signed, handler, arguments):
         yield f"{way}, bound by the worker", input_text(None, storable(value, max_bytes=LIMIT))
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=by_length(short=100, long=400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_a_handler_gets_what_a_call_would_have_given_it(data):
     signed = data.draw(signatures())
@@ -208,7 +209,7 @@ def test_a_handler_gets_what_a_call_would_have_given_it(data):
         assert called(handler, handler.decode_input(stored)) == expected, (way, stored)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=by_length(short=75, long=300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_arguments_by_name_may_leave_out_any_default(data):
     """Also where a call by position could not."""
@@ -225,7 +226,7 @@ def test_arguments_by_name_may_leave_out_any_default(data):
         assert called(handler, handler.decode_input(stored)) == expected, (way, stored)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=by_length(short=50, long=200), deadline=None)
 @given(st.sampled_from(NAMES), st.sampled_from(["", "Any", "dict", "dict[str, Any]"]), _plain)
 def test_a_dict_whose_only_key_is_the_parameter_is_the_argument_itself(name, kind, inner):
     signed = Signed(((), (Drawn(name, kind, None),), ()), "first")
@@ -237,7 +238,7 @@ def test_a_dict_whose_only_key_is_the_parameter_is_the_argument_itself(name, kin
         assert called(handler, handler.decode_input(stored)) == {name: {name: inner}}
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=by_length(short=75, long=300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_code_may_add_defaults_and_reorder_while_runs_wait(data):
     signed = data.draw(signatures(least=1))
@@ -261,7 +262,7 @@ def test_code_may_add_defaults_and_reorder_while_runs_wait(data):
         assert called(after, after.decode_input(older)) == {**expected, "added": 7}
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=by_length(short=50, long=200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_a_bare_argument_of_before_is_still_that_argument_when_a_default_is_added(data):
     """Unless it is a dict that could as well be the arguments by name."""
@@ -277,7 +278,7 @@ def test_a_bare_argument_of_before_is_still_that_argument_when_a_default_is_adde
     assert called(after, after.decode_input(stored)) == {name: value, "added": 7}
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=by_length(short=75, long=300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_what_the_worker_would_refuse_is_refused_at_the_trigger(data):
     """By the code exactly; by a stored schema nothing that a worker would take."""
@@ -315,7 +316,7 @@ _written = (
 )
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=by_length(short=250, long=1000), deadline=None)
 @given(
     kind=st.sampled_from(READABLE),
     around=st.sampled_from([lambda kind: kind, lambda kind: kind | None, lambda kind: list[kind]]),

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from pgqrs.engine.recorded_errors import Program, raised_again, record_of
 from pgqrs.engine.recorded_errors.builtin import _descriptors, builtin_base
 from rig import raisables
+from rig.lengths import by_length
 from rig.raisables import BUILTINS, Errors, observed
 
-COUNT = 20_000 if os.environ.get("PGQRS_SOAK") else 400
+COUNT = 20_000 if os.environ.get("PGQRS_SOAK") else by_length(short=100, long=400)
 PROGRAM = Program.of(raisables.handler)
 
 

@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import pgqrs
-from pgqrs.clock import DatabaseClock
 from pgqrs.db import migrations
 from pgqrs.db.database import Database
-from pgqrs.db.drivers import open_driver
 from pgqrs.db.upkeep import invariants
 from rig import guards
+from rig.checking import looked_at
 
 
 async def check_invariants(config: pgqrs.Config, *, broken: Collection[str] = ()) -> None:
     """Raises AssertionError naming what is broken, and where; but for the invariants that the test breaks itself."""
-    db = await open_driver(config, DatabaseClock())
-    try:
-        await check_invariants_of(db, broken=broken)
-    finally:
-        await db.close()
+    await looked_at(config, lambda db: check_invariants_of(db, broken=broken))
 
 
 async def check_invariants_of(db: Database, *, broken: Collection[str] = ()) -> None:

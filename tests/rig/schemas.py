@@ -52,6 +52,10 @@ class Schemas:
         if schema not in self._looks and (looks := self._look(schema)) is not None:
             self._looks[schema] = looks
 
+    def is_installed(self, schema: str) -> bool:
+        """Whether it was given back clean: `name` gives those out again."""
+        return schema in self._looks
+
     def give_back(self, schema: str) -> None:
         looks = self._looks.get(schema)
         if looks is None or self._look(schema) != looks:

@@ -7,6 +7,7 @@ import pytest
 
 import pgqrs
 from pgqrs.testing import DoesNotSurvive, crash_everywhere
+from rig.lengths import by_length
 from testing.orders import approve, basket, order, purchase
 
 
@@ -42,7 +43,7 @@ async def spawning(ctx: pgqrs.PyWorkflow) -> int:
 
 
 async def mapping(ctx: pgqrs.PyWorkflow) -> list[int]:
-    return await ctx.map(napping, [1, 2, 3])
+    return await ctx.map(napping, by_length(short=[1, 2], long=[1, 2, 3]))
 
 
 @pytest.mark.parametrize("mode", ["kill", "stall"])
