@@ -16,7 +16,9 @@ MUTANTS = (
         "a TaskGroup cancels its tasks in the same order in every pass",
         (
             Edit(
-                "engine.replay.branches:BranchTask.__hash__", "return self._hash\n", "return object.__hash__(self)\n"
+                "engine.replay.branch_tasks:BranchTask.__hash__",
+                "return self._hash\n",
+                "return object.__hash__(self)\n",
             ),
         ),
         (f"{_CANCELLED}::test_a_group_cancels_its_tasks_in_one_order",),
@@ -468,7 +470,7 @@ MUTANTS = (
             Edit(
                 "engine.replay.task_states:pending",
                 "if is_ready(branch):\n",
-                "if is_ready(branch) and not branch.blocked:\n",
+                "if is_ready(branch) and branch.state is not BranchState.WAITING:\n",
             ),
         ),
         (f"{_ORDER}::test_a_wait_that_the_handler_gives_up_is_not_waited_for",),

@@ -18,9 +18,10 @@ from pgqrs.engine.ctx.wait import WaitAnswer, Waiter
 from pgqrs.engine.definitions.arguments import bound_inputs, storable_inputs
 from pgqrs.engine.definitions.handlers import decorated
 from pgqrs.engine.instrumentation import triggered
-from pgqrs.engine.replay.branches import Branch, BranchPlace, current_branch, outside
+from pgqrs.engine.replay.branches import Branch, BranchPlace, current_branch
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.engine.replay.suspension import Wait
+from pgqrs.engine.replay.task_factory import outside
 from pgqrs.errors import ExecutionFailed, InvalidArguments, RunCancelled, RunNotFound, WorkflowNotFound
 from pgqrs.serialization import decode, encode
 from pgqrs.types import ENDED, RunStatus, StepStatus

@@ -20,19 +20,13 @@ from pgqrs.db.runs.records import StepRecord
 from pgqrs.engine.definitions.handlers import return_type, shape_of
 from pgqrs.engine.instrumentation import Tracer
 from pgqrs.engine.recorded_errors import message_of
-from pgqrs.engine.replay.branches import (
-    Branch,
-    BranchPlace,
-    BranchTask,
-    StepCall,
-    current_body,
-    current_branch,
-    outside,
-)
+from pgqrs.engine.replay.branch_tasks import BranchTask
+from pgqrs.engine.replay.branches import Branch, BranchPlace, StepCall, current_body, current_branch
 from pgqrs.engine.replay.interruption import was_interrupted
 from pgqrs.engine.replay.refusals import interrupted
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.engine.replay.suspension import Wait
+from pgqrs.engine.replay.task_factory import outside
 from pgqrs.engine.replay.unwinding import EngineSignal
 from pgqrs.engine.runs.outcome import asked_delay
 from pgqrs.engine.threads import caught, start_thread

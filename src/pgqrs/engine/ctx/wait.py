@@ -12,9 +12,10 @@ from pgqrs.db.runs.records import StepRecord
 from pgqrs.db.tables.runs import RecordedStep
 from pgqrs.engine.ctx.steps import apart, failed_before, read
 from pgqrs.engine.definitions.handlers import misfit
-from pgqrs.engine.replay.branches import Branch, BranchPlace, current_branch, outside
+from pgqrs.engine.replay.branches import Branch, BranchPlace, current_branch
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.engine.replay.suspension import Wait
+from pgqrs.engine.replay.task_factory import outside
 from pgqrs.errors import SerializationError, WaitTimeout
 from pgqrs.serialization import decode, encode
 from pgqrs.types import Answer as GivenAnswer

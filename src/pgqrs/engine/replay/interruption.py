@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pgqrs.engine.replay.branches import BranchPlace, BranchTask
+from pgqrs.engine.replay.branch_tasks import BranchTask
+from pgqrs.engine.replay.branches import BranchPlace
 from pgqrs.engine.replay.refusals import interrupted
 
 if TYPE_CHECKING:
