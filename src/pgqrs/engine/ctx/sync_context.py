@@ -287,7 +287,7 @@ class SyncContext:
         async def branches() -> list[Branch]:
             run_pass.check_usable()
             # It waits for its branches from now on: when they all wait, so does the run.
-            parent.joining = True
+            parent.joining += len(functions)
             return [parent.child() for _ in functions]
 
         token = handled_error.set(handled_here())
@@ -299,7 +299,6 @@ class SyncContext:
         finally:
             handled_error.reset(token)
         results = [thread.result() for thread in threads]
-        parent.joining = False
         errors = [error for _, error in results if error is not None]
         for error in sorted(errors, key=lambda error: not isinstance(error, EngineSignal)):
             if not return_exceptions or not isinstance(error, Exception):
@@ -315,7 +314,7 @@ class SyncContext:
             branch.error = error
             return None, error
         finally:
-            self._loop.call_soon_threadsafe(branch.end)
+            self._loop.call_soon_threadsafe(branch.end_thread)
 
 
 def _called(function: Callable[[], Any]) -> Any:

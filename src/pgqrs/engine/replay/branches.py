@@ -75,8 +75,8 @@ class Branch:
         self.engaged = False
         # The thread in which a part of a plain handler runs; None in an async one.
         self.thread: int | None = None
-        # True while a plain handler waits here for the threads of its branches.
-        self.joining = False
+        # For how many threads of its branches a plain handler waits here.
+        self.joining = 0
         self.task: asyncio.Future[Any] | None = None
         # What it ended with, when it raised.
         self.error: BaseException | None = None
@@ -116,6 +116,12 @@ class Branch:
             self.error = task.exception()
         self._become(BranchState.ENDED)
         self._among.changed()
+
+    def end_thread(self) -> None:
+        """As `end`, of a thread that its parent waits for: from now on that one can go on, though it may not yet."""
+        if self.parent is not None:
+            self.parent.joining -= 1
+        self.end()
 
     def park(self) -> None:
         """It waits for the engine, and so does not move: only what may move is looked at again and again."""

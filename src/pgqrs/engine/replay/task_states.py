@@ -56,7 +56,7 @@ def pending(branch: Branch, tasks: Collection[object]) -> Pending:
         is_for_others = future in tasks or isinstance(future, _GatheringFuture) or _is_between_tasks(task)
     else:
         # A thread: it works until it asks the context, or waits for the threads of its branches.
-        is_for_others = branch.joining
+        is_for_others = branch.joining > 0
     return Pending.OTHERS if is_for_others else Pending.OUTSIDE
 
 
