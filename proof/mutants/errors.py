@@ -39,7 +39,7 @@ MUTANTS = (
         "a handler catches the recorded error, also in its first pass",
         (
             Edit(
-                "engine.replay.recorder:Recorder.fail",
+                "engine.replay.recorder:Recorder.fail_unless_answered",
                 "return failure.with_traceback(error.__traceback__)\n",
                 "return error\n",
             ),

@@ -157,9 +157,9 @@ MUTANTS = (
         "a run that kills its workers ends in ERROR",
         (
             Edit(
-                "engine.runs.worker:WorkerLoop._end_lost",
-                "if not await claims.some_are_lost(self._db, self.service.queue_ids):",
-                "if self.service.queue_ids:",
+                "engine.runs.lost_runs:end_lost",
+                "if not await claims.some_are_lost(db, queue_ids):",
+                "if queue_ids:",
             ),
         ),
         (f"{_WORKFLOWS}::test_a_run_that_loses_its_worker_every_time_ends_in_error",),
@@ -376,7 +376,7 @@ MUTANTS = (
     Mutant(
         "hand-back-holds-on",
         "a stopped worker hands its run back at once",
-        (Edit("engine.runs.worker:WorkerLoop._end_handlers", "self._executor.hand_back()\n", ""),),
+        (Edit("engine.runs.executor:Executor.cancel", "self.hand_back()\n", ""),),
         (f"{_WORKFLOWS}::test_a_stopped_worker_hands_its_run_back_and_does_no_more_of_it",),
     ),
 )

@@ -190,9 +190,9 @@ MUTANTS = (
         "a step of the same name is another step",
         (
             Edit(
-                "engine.replay.branches:Branch.next_id",
-                'return name if count == 1 else f"{name}#{count}"',
-                "return name if count else name",
+                "text.step_ids:write",
+                'return name if number == 1 else f"{name}#{number}"',
+                "return name if number else name",
             ),
         ),
         (f"{_WORKFLOWS}::test_steps_may_be_async_or_plain_and_return_what_is_on_record",),
@@ -200,7 +200,7 @@ MUTANTS = (
     Mutant(
         "branches-share-ids",
         "each branch of a handler has steps of its own",
-        (Edit("engine.replay.branches:Branch.next_id", "if not self.path:\n", "if self.path or not self.path:\n"),),
+        (Edit("text.step_ids:write", "if not path:\n", "if path or not path:\n"),),
         (f"{_WORKFLOWS}::test_branches_of_gather_have_ids_of_their_own",),
     ),
     Mutant(
@@ -392,8 +392,8 @@ MUTANTS = (
         (
             Edit(
                 "engine.ctx.children:spawn",
-                "if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):\n",
-                "if recorded is not None and recorded.status is StepStatus.PAUSED:\n",
+                "is_known = recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR)\n",
+                "is_known = recorded is not None and recorded.status is StepStatus.PAUSED\n",
             ),
         ),
         ("tests/faults/test_written_together.py::test_a_worker_that_dies_after_it_started_a_child_has_started_one",),
@@ -423,7 +423,7 @@ MUTANTS = (
                 "return await _failed(run_pass, call, record, error, branch)\n",
             ),
             Edit(
-                "engine.replay.recorder:Recorder.fail",
+                "engine.replay.recorder:Recorder.fail_unless_answered",
                 "await self.record(record)\n",
                 'await self.record(record, getattr(self._failures.compensations, "emitted", ()))\n',
             ),

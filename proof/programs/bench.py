@@ -18,7 +18,7 @@ from proof.programs.agreement import disagreements
 from proof.programs.answers import Answer, Racy
 from proof.programs.faults import OUTAGES, PHASES, Fault, within
 from proof.programs.generator import generate
-from proof.programs.grammar import Program
+from proof.programs.grammar import Pause, Program, parts
 from proof.programs.judge import divergences
 from proof.programs.races import generate_racy
 from proof.programs.results import Result
@@ -198,7 +198,10 @@ def faults_for(dry: Result, answer: Answer | None, modes: tuple[str, ...] = ()) 
     """Every fault that means something for a program, from what a run without any has passed."""
     points = dry.points
     found: list[Fault] = []
+    asks = any(getattr(part, "how", "") == "pause" or isinstance(part, Pause) for part in parts(dry.case.program))
     for mode, phases in PHASES.items():
+        if mode == "answer" and not asks:
+            continue
         count = sum(points[phase] for phase in phases)
         if mode == "outage":
             found += [Fault(mode, nth, calls) for nth in range(1, count + 1) for calls in OUTAGES]

@@ -240,9 +240,8 @@ BREAKAGES: tuple[Mutant, ...] = (
         "timeout-unrecorded",
         "a wait that timed out stays so in every pass",
         "engine.ctx.wait:wait_for.ask",
-        'late = WaitTimeout(f"no signal {name!r} came in time")\n'
-        "return WaitAnswer(error=await run_pass.recorder.fail(record, late, branch=branch))\n",
-        'return WaitAnswer(error=WaitTimeout(f"no signal {name!r} came in time at {run_pass.now()}"))\n',
+        "failed = await run_pass.recorder.fail_unless_answered(record, late, branch=branch)\n",
+        'failed = WaitTimeout(f"no signal {name!r} came in time at {run_pass.now()}")\n',
     ),
     _broken(
         "cancelled-child-failed",

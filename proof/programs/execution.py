@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pgqrs
 from pgqrs.types import ENDED, RunStatus
 from proof.programs.faults import Fate, jump, within
-from proof.programs.grammar import Child, First, Map, Program, Wait, parts
-from proof.programs.handlers import Case, own_context, workflow_of
+from proof.programs.grammar import ANSWER, Child, First, Map, Pause, Program, Wait, parts
+from proof.programs.handlers import Case, own_context, paused_name, workflow_of
 from proof.programs.results import Result, Row
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class Execution:
         self._fault = result.fault
         self._fate = Fate(self._fault)
         self._fate.on_cancel = self._cancel
+        self._fate.on_answer = self._answer_meanwhile
         self._victim: pgqrs.Worker | None = None
         self._stalled: asyncio.Task[None] | None = None
         self._outside = copy_context()
@@ -180,6 +181,39 @@ class Execution:
         # Who is cancelled by it may be the very task that waits here.
         await asyncio.shield(self._cancelling)
 
+    async def _answer_meanwhile(self) -> None:
+        async def answer() -> None:
+            await self._answer(await self._world.rows())
+
+        await asyncio.shield(asyncio.get_running_loop().create_task(answer(), context=self._outside))
+
+    async def _answer(self, rows: dict[str, Row]) -> bool:
+        """Resumes what waits for a person, twice: the second answer is refused."""
+        labels = {row.run_id: label for label, row in rows.items()}
+        did = False
+        for run_id, step_id in await self._world.paused_steps():
+            label, name = labels[run_id], re.split("[@#]", step_id)[0]
+            row, program = rows[label], self._case.programs[label]
+            given = {paused_name(node.name): node for node in parts(program) if isinstance(node, Pause)}
+            node = given.get(name.partition("[")[0])
+            if (node is None and name != "pause") or row.status in ENDED or label in self._case.doomed:
+                continue
+            noun = pgqrs.workflow(row.workflow)
+            if node is not None and node.how == "again":
+                # Of a branch that was cancelled, it stays paused for good.
+                if name in row.waiting_for:
+                    self._case.resumed.add((label, name.removeprefix(paused_name(""))))
+                    await noun.resume(run_id, self._store)
+                    did = True
+                continue
+            did = True
+            data = ANSWER if node is None else node.given
+            await noun.resume(run_id, self._store, step=step_id, data=data)
+            with suppress(pgqrs.InvalidTransition):
+                await noun.resume(run_id, self._store, step=step_id, data="once more")
+                self._result.wrong.append(f"answered: {step_id} took a second answer")
+        return did
+
     async def _send_early(self) -> None:
         for node in waits_of(self._case.program):
             if node.sent == "before":
@@ -192,7 +226,7 @@ class Execution:
 
     async def _play(self, rows: dict[str, Row]) -> bool:
         """Sends what is waited for, and cancels who is to be cancelled; True when there was something to do."""
-        did = False
+        did = await self._answer(rows)
         for label, row in rows.items():
             if row.status != RunStatus.PAUSED:
                 continue

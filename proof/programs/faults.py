@@ -8,6 +8,7 @@
     lost      a call was carried out, and its reply is lost, as after an outage that began in that moment
     reset     the same, but the connection comes back at once: the driver asks again (PostgreSQL)
     cancel    somebody cancels the run
+    answer    everything that is paused is answered then, and not when nothing else is left to do
     restart   no boundary: when it has failed, the world is healed and the run is restarted
 
 A boundary is a store call that the worker makes, from its own side: `before` it is made, `after` its reply has come.
@@ -31,7 +32,7 @@ import pgqrs
 from pgqrs import faults
 from pgqrs.faults import Point
 
-AROUND = ("kill", "stall", "freeze", "overlap", "cancel")
+AROUND = ("kill", "stall", "freeze", "overlap", "cancel", "answer")
 # By mode: in which phases of a call it means something.
 PHASES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(AROUND, ("before", "after")),
@@ -84,7 +85,7 @@ class Fault:
 
     @property
     def costs_an_attempt(self) -> bool:
-        return self.mode not in ("none", "restart", "cancel")
+        return self.mode not in ("none", "restart", "cancel", "answer")
 
 
 class Fate:
@@ -99,6 +100,7 @@ class Fate:
         self.is_dead = False
         # Called, and awaited, when somebody else than the worker has to do something.
         self.on_cancel: Callable[[], Awaitable[None]] | None = None
+        self.on_answer: Callable[[], Awaitable[None]] | None = None
         self.on_claim: Callable[[], None] | None = None
         self.tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         self.is_stalled = False
@@ -145,6 +147,9 @@ class Fate:
                 raise pgqrs.ConnectionFailed("injected: the reply was lost", ambiguous=True)
             case "reset":
                 raise ConnectionResetError("injected: the reply was lost")
+            case "answer":
+                assert self.on_answer is not None
+                return self.on_answer()
             case _:
                 assert self.on_cancel is not None
                 return self.on_cancel()

@@ -28,6 +28,7 @@ from proof.programs.grammar import (
     LastIs,
     Loop,
     Map,
+    Pause,
     Program,
     Progress,
     Raise,
@@ -227,6 +228,7 @@ class Generator:
             (1.6, self._sleep),
             (1.3, self._wait),
             (0.6, self._first),
+            (1, self._pause),
         ]
         if not self._in_child:
             makers += [(1.6, self._child), (0.6, self._map)]
@@ -266,6 +268,9 @@ class Generator:
         timeout = self._rng.choice([None, 100_000.0]) if sent != "never" else self._rng.choice([10.0, 4000.0])
         return Wait(self._name("w"), sent, timeout, self._rng.choice(_VALUES))
 
+    def _pause(self) -> Statement:
+        return Pause(self._name("a"), self._rng.choice(["pause", "data", "again"]), self._rng.choice(_VALUES))
+
     def _child(self) -> Statement:
         if self._rng.random() < 0.15:
             waiting = Program((self._step(), Wait(self._name("w"), "never")))
@@ -276,7 +281,7 @@ class Generator:
 
     def _first(self) -> Statement:
         contenders = self._rng.randint(1, 3)
-        how = self._rng.choice(["sleep", "signal"])
+        how = self._rng.choice(["sleep", "signal", "pause"])
         return First(self._name("r"), self._rng.randrange(contenders), how, contenders)
 
     def _map(self) -> Statement:

@@ -132,6 +132,26 @@ class Wait:
     value: Any = "yes"
 
 
+# What every `ctx.pause` is answered with: its id does not say which one it is.
+ANSWER = "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Waits for a person. `how`: "pause" is `ctx.pause`; the others are a step that raises PauseError.
+
+    A "data" step is answered. An "again" step runs again when the run is resumed without data, and returns then.
+    """
+
+    name: str
+    how: str = "pause"
+    given: Any = 1
+
+    @property
+    def value(self) -> Any:
+        return ANSWER if self.how == "pause" else self.given
+
+
 @dataclass(frozen=True, slots=True)
 class Child:
     """Another run: `spawn` and `result()`, or a nested call. It may be cancelled from outside when it waits."""
@@ -155,17 +175,17 @@ class First:
     """`ctx.first`: a race whose winner is certain, because the others wait for signals that never come."""
 
     name: str
-    # The place of the winner among the contenders, and what it is: a timer or a signal.
+    # The place of the winner among the contenders, and what it is: a timer, a signal or a pause.
     winner: int = 0
     how: str = "sleep"
     contenders: int = 2
 
     @property
     def value(self) -> Any:
-        return None if self.how == "sleep" else "won"
+        return {"sleep": None, "pause": ANSWER}.get(self.how, "won")
 
 
-Doing = Step | Transact | Emit | Progress | Ask | Sleep | Wait | Child | Map | First
+Doing = Step | Transact | Emit | Progress | Ask | Sleep | Wait | Pause | Child | Map | First
 
 
 # -- statements that decide what comes next ----------------------------------------------------------------------

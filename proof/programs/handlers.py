@@ -29,6 +29,7 @@ from proof.programs.grammar import (
     Gather,
     Hangs,
     Map,
+    Pause,
     Program,
     Progress,
     Sleep,
@@ -67,6 +68,8 @@ class Case:
         self.passes: dict[str, list[Pass]] = {}
         # Labels of runs that are to be cancelled when they wait.
         self.doomed: set[str] = set()
+        # Steps that pause until their run is resumed, and whose run was: by label and key.
+        self.resumed: set[tuple[str, str]] = set()
         self.table = f'"{schema}".{TABLE}' if schema else TABLE
         # In a database that nobody has prepared.
         self.makes_table = makes_table
@@ -214,6 +217,19 @@ class _Verbs:
     async def _wait(self, node: Wait, key: str, _frame: Frame) -> Any:
         return await _done(self._ctx.wait_for(signal_name(key), timeout=node.timeout))
 
+    async def _pause(self, node: Pause, key: str, _frame: Frame) -> Any:
+        if node.how == "pause":
+            return await _done(self._ctx.pause(f"asks {key}"))
+        case, label = self._case, self._label
+
+        def ask() -> Any:
+            _end_if_dead()
+            if (label, key) in case.resumed:
+                return node.given
+            raise pgqrs.PauseError(f"asks {key}")
+
+        return await _done(self._ctx.step(paused_name(key), ask))
+
     # -- children ----------------------------------------------------------------------------------------
 
     async def _child(self, node: Child, key: str, frame: Frame) -> Any:
@@ -233,6 +249,8 @@ class _Verbs:
         def contender(number: int) -> Any:
             if number != node.winner:
                 return self._ctx.wait_for(f"never.{signal_name(key)}.{number}")
+            if node.how == "pause":
+                return self._ctx.pause(f"asks {key}")
             return self._ctx.sleep(60) if node.how == "sleep" else self._ctx.wait_for(signal_name(key))
 
         calls = [functools.partial(contender, number) for number in range(node.contenders)]
@@ -332,6 +350,11 @@ def _end_if_dead() -> None:
 def signal_name(key: str) -> str:
     """Of the `wait_for` with that key."""
     return key.replace("[", ".").replace("]", "")
+
+
+def paused_name(key: str) -> str:
+    """Of the step that pauses under that key."""
+    return f"asks {key}"
 
 
 def own_context(fate: Fate) -> Any:

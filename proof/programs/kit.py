@@ -17,7 +17,7 @@ from typing import Any
 from pgqrs.testing import Kit, assert_deterministic, crash_everywhere, replay
 from proof.programs.execution import waits_of
 from proof.programs.generator import generate
-from proof.programs.grammar import Child, Flip, Join, Map, Program, Start, Step, parts
+from proof.programs.grammar import Child, First, Flip, Join, Map, Pause, Program, Start, Step, parts
 from proof.programs.handlers import ASYNC, HANDLERS, Case, program_handler, signal_name
 
 
@@ -30,7 +30,10 @@ def suitable(seed: int) -> Iterator[Program]:
     for number in itertools.count():
         program, answer = generate(seed, number)
         waits = waits_of(program)
-        children = any(isinstance(part, Child | Map) for part in parts(program))
+        children = any(
+            isinstance(part, Child | Map | Pause) or (isinstance(part, First) and part.how == "pause")
+            for part in parts(program)
+        )
         at_once = answer.outcome.status == "SUCCESS" and len(answer.lives[""].passes) == 1
         if at_once and not children and awaits_its_tasks(program) and all(wait.sent != "late" for wait in waits):
             yield program

@@ -29,6 +29,7 @@ from proof.programs.grammar import (
     Gives,
     Hangs,
     Map,
+    Pause,
     Program,
     Progress,
     Sleep,
@@ -91,7 +92,7 @@ class Memory:
             self.healed = True
             outcome = await run.live_again()
         if self.races:
-            raise Ambiguous("two statements have the same step id")
+            raise Ambiguous("two statements have the same step id, or one has two")
         required = frozenset(run.known)
         return Answer(
             outcome,
@@ -135,8 +136,9 @@ class _Run:
         self.handled: list[BaseException] = []
         # Errors of branches of which one was raised in the place of all of them.
         self.beside: list[list[BaseException]] = []
-        # By id: the key of the step that has it.
+        # By id: the key of the step that has it. By key: the branch in which it was first asked for.
         self.ids: dict[str, str] = {}
+        self.paths: dict[str, str] = {}
         self.children: dict[str, _Run] = {}
         self.known: set[str] = set()
         self.task: asyncio.Task[Outcome] | None = None
@@ -261,7 +263,13 @@ class _Verbs:
         return await getattr(self, f"_{type(node).__name__.lower()}")(node, key, frame)
 
     def _identify(self, node: Doing, key: str, frame: Frame) -> None:
-        """A step's id is its name and its number in the branch: after a failure was healed another may have it."""
+        """A step's id is its name and its number in the branch: after a failure was healed another may have it.
+
+        And it may have another one itself: where an attempt goes another way, and makes more tasks on it, the
+        branches that follow have other numbers. By these they are known to the engine, whatever they are here.
+        """
+        if not isinstance(node, Progress | Ask | Sleep) and self._run.paths.setdefault(key, frame.path) != frame.path:
+            self._oracle.races = True
         if not isinstance(node, Step | Transact):
             return
         called = node.called or key
@@ -353,6 +361,10 @@ class _Verbs:
             self._run.waiting.set()
         await asyncio.sleep(node.timeout or 10**9)
         raise self._failed(key, self._recorded_error(key, lambda: by_engine(ours.WaitTimeout("in vain"), key)))
+
+    async def _pause(self, node: Pause, key: str, _frame: Frame) -> Any:
+        await self._oracle.pass_time()
+        return self._recorded(key, node.value)
 
     async def _child(self, node: Child, key: str, frame: Frame) -> Any:
         return await self._result_of(key, frame, node.program, cancelled=node.cancelled)

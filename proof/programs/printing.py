@@ -26,6 +26,7 @@ from proof.programs.grammar import (
     LastIs,
     Loop,
     Map,
+    Pause,
     Pool,
     Program,
     Progress,
@@ -102,7 +103,7 @@ class _Words:
         else:
             yield f"{self._doing(node)}  # {node.name}"
 
-    def _doing(self, node: Any) -> str:  # noqa: PLR0911 - a table of kinds has a return for each
+    def _doing(self, node: Any) -> str:  # noqa: C901, PLR0911 - a table of kinds has a return for each
         match node:
             case Step():
                 options = f", retry=RetryPolicy({node.retry})" if node.retry else ""
@@ -122,6 +123,10 @@ class _Words:
             case Wait():
                 timeout = f", timeout={node.timeout:g}" if node.timeout else ""
                 return f"{self._await}ctx.wait_for({node.name!r}{timeout})  # sent: {node.sent};"
+            case Pause(how="pause"):
+                return f"{self._await}ctx.pause('asks')  # answered: {node.value!r};"
+            case Pause():
+                return f"{self._await}ctx.step('asks', <raises PauseError, then {node.how}: {node.value!r}>)"
             case Child():
                 child = "; ".join(line.strip() for line in self.block(node.program.body, 0))
                 return f"{self._await}<child{' (is cancelled)' if node.cancelled else ''}: {child}>.result()"

@@ -23,6 +23,7 @@ from proof.programs.grammar import (
     Gather,
     Hangs,
     Map,
+    Pause,
     Program,
     Progress,
     Step,
@@ -123,6 +124,8 @@ def made(node: Doing, observation: Observation) -> Any:
             return node.body.value
         case Wait() | First() if not (isinstance(node, Wait) and node.sent == "never"):
             return node.value if isinstance(node, Wait) else [node.winner, node.value]
+        case Pause():
+            return node.value
         case Map():
             values = observation.value if isinstance(observation.value, list) else []
             return [_ended(node, each) if isinstance(each, Seen) else each for each in values]

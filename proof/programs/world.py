@@ -20,7 +20,7 @@ from pgqrs.db.queries import Query
 from pgqrs.db.tables import messages
 from pgqrs.db.views import inspection
 from pgqrs.engine.replay import recorder as engine_recorder
-from pgqrs.engine.runs import worker as engine_worker
+from pgqrs.engine.runs import lost_runs
 from proof.programs.execution import LEASE_SECONDS, Execution
 from proof.programs.faults import Fault, own_time, strike, track_tasks
 from proof.programs.grammar import Program
@@ -58,7 +58,7 @@ class World:
         # Of what is expected to go wrong nothing need be told.
         logging.getLogger("pgqrs").setLevel(logging.CRITICAL)
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-        engine_worker._LOST_EVERY_SECONDS = 0.0
+        lost_runs._EVERY_SECONDS = 0.0
         # The database comes back when so many calls have failed, not after a while: waiting in between shows nothing.
         engine_recorder._AGAIN_SECONDS = 0.001
         clock = pgqrs.ManualClock()
@@ -144,6 +144,9 @@ class World:
             [tuple(row[:3]) + tuple(row[4:6]) for row in await self._fetch(_RUNS)],
             [tuple(row) for row in await self._fetch(_STEPS)],
         ]
+
+    async def paused_steps(self) -> list[tuple[int, str]]:
+        return [(row[0], row[1]) for row in await self._fetch(_STEPS) if row[2] == "PAUSED"]
 
     async def next_due(self) -> float | None:
         return await messages.next_due(self.store.database, self._queues)

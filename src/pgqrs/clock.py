@@ -6,7 +6,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+# Microseconds are counted from here, and nothing is stored that is earlier: before everything, in queries.
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The last year of a time that a caller may give, so that arithmetic stays far from the end of every database's range.
+LAST_YEAR = 2970
 # What a stored time that Python has no datetime for (BC, infinity, after the year 9999) is read as. A day within
 # Python's own limits, so that no time zone and no comparison overflows.
 EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
@@ -23,6 +26,11 @@ def microseconds(moment: datetime) -> int:
 
 def from_microseconds(number: int) -> datetime:
     return EPOCH + number * _MICROSECOND
+
+
+def is_in_range(moment: datetime) -> bool:
+    """Return whether a time that a caller gives lies between 1970 and the end of 2970."""
+    return EPOCH.year <= moment.year <= LAST_YEAR
 
 
 def is_readable(moment: datetime) -> bool:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
+from pgqrs.clock import is_in_range
 from pgqrs.errors import ConfigError, SerializationError
 from pgqrs.serialization import encode
-from pgqrs.text.durations import shown
+from pgqrs.text.durations import LONGEST, LONGEST_SECONDS, seconds_in, shown, write_duration
 from pgqrs.types import RunStatus
 
 # What the attributes by which runs are found can hold at most (a trigger leaves out longer ones).
@@ -37,8 +37,6 @@ _WORD = re.compile(rf'(?:[^\s"]++|"{_INSIDE}")++', re.DOTALL)
 _BLANKS = re.compile(r"\s*+")
 _QUOTED = re.compile(rf'"({_INSIDE})"', re.DOTALL)
 _ATTRIBUTE = re.compile(rf'((?:[^"=]++|"{_INSIDE}")++)=(.*)', re.DOTALL)
-_AGO = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|w)", re.ASCII)
-_UNITS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _DELETED = {"no": False, "yes": True, "any": None}
 
 
@@ -221,9 +219,9 @@ def _check_moment(name: str, value: Any) -> None:
     if value is None:
         return
     if isinstance(value, timedelta):
-        if not timedelta(0) <= value <= timedelta(days=36_525):
+        if not timedelta(0) <= value <= LONGEST:
             raise ConfigError(f"{name} must lie from 0 to 100 years back, not {value!r}")
-    elif not isinstance(value, datetime) or value.utcoffset() is None or not 1970 <= value.year <= 2970:
+    elif not isinstance(value, datetime) or value.utcoffset() is None or not is_in_range(value):
         raise ConfigError(
             f"{name} must be a datetime with a time zone, or a timedelta (that long ago), not {value!r}; "
             "use datetime.now(UTC) or .replace(tzinfo=...)"
@@ -256,9 +254,9 @@ def _read_statuses(text: str) -> list[str]:
 
 def _read_moment(quoted: str) -> Moment:
     text = _read_text(quoted)
-    if match := _AGO.fullmatch(text):
-        seconds = float(match.group(1)) * _UNITS[match.group(2)]
-        if not math.isfinite(seconds) or seconds > 3.2e9:
+    seconds = seconds_in(text)
+    if seconds is not None:
+        if seconds > LONGEST_SECONDS:
             raise ValueError("that is more than 100 years ago")
         return timedelta(seconds=seconds)
     try:
@@ -272,13 +270,7 @@ def _read_moment(quoted: str) -> Moment:
 
 
 def _write_moment(moment: Moment) -> str:
-    if isinstance(moment, datetime):
-        return moment.isoformat()
-    for unit, size in _UNITS.items():
-        count, rest = divmod(moment, timedelta(seconds=size))
-        if count and not rest:
-            return f"{count}{unit}"
-    return f"{moment / timedelta(seconds=1):.6f}s" if moment else "0s"
+    return moment.isoformat() if isinstance(moment, datetime) else write_duration(moment)
 
 
 def _read_attribute(quoted: str) -> dict[str, str]:

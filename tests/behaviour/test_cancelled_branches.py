@@ -360,3 +360,36 @@ async def test_a_branch_hears_of_its_cancellation_at_once_while_places_are_lost(
             seen = await passes(handler, times=3, max_attempts=3)
     assert asked.is_set()
     assert seen.passes == [[], [["first", "second"]], [["first", "second"]]]
+
+
+@pytest.mark.skipif(not hasattr(asyncio, "eager_task_factory"), reason="Python 3.12 is the first that has it")
+async def test_a_handler_is_the_same_where_the_application_makes_tasks_eager(passes):
+    asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+
+    async def handler(ctx, note):
+        never = asyncio.Event()
+
+        async def book(number):
+            note(f"begun {number}")
+            try:
+                await ctx.step("book", never.wait)
+            except asyncio.CancelledError:
+                note(f"cancelled {number}")
+                raise
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in range(12):
+                    group.create_task(book(number))
+                group.create_task(ctx.step("pay", full))
+                note("all made")
+        except* FullError:
+            never.set()
+        await ctx.sleep(60)
+
+    seen = await passes(handler)
+
+    assert seen.run.status == "SUCCESS"
+    assert seen.passes[0][:2] == ["all made", "begun 0"]
+    assert seen.passes[0] == seen.passes[1]
+    assert len(seen.passes[0]) == 25

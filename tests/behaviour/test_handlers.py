@@ -362,7 +362,7 @@ async def test_a_message_that_waited_too_long_and_was_taken_by_others_is_not_han
 
     async def handler(message):
         seen.append(message.id)
-        held = consumer._holder.held
+        held = consumer._holder._held
         ahead = held.keys() - set(seen)
         if ahead and not stolen:
             # What was leased ahead is too old by now, and somebody else has it.

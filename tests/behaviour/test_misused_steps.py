@@ -367,10 +367,10 @@ async def test_progress_is_not_shown_again_by_a_replay(run, clock):
 @pytest.mark.parametrize("where", ["step", "handler"])
 async def test_code_that_stops_its_cancellation_keeps_neither_slot_nor_worker(live_store, monkeypatch, where):
     from pgqrs.engine.replay import run_pass
-    from pgqrs.engine.runs import worker
+    from pgqrs.engine.runs import shutdown
 
     monkeypatch.setattr(run_pass, "ABANDON_SECONDS", 0.2)
-    monkeypatch.setattr(worker, "ABANDON_SECONDS", 0.2)
+    monkeypatch.setattr(shutdown, "ABANDON_SECONDS", 0.2)
     await live_store.create_workflow("flow")
     flow = pgqrs.workflow("flow")
     begun, release = asyncio.Event(), asyncio.Event()
@@ -409,9 +409,9 @@ async def test_code_that_stops_its_cancellation_keeps_neither_slot_nor_worker(li
 
 
 async def test_a_slow_clean_up_is_not_taken_for_a_database_that_is_away(live_store, monkeypatch, caplog):
-    from pgqrs.engine.runs import worker
+    from pgqrs import shutdown_budgets
 
-    monkeypatch.setattr(worker, "_FAREWELL_SECONDS", 0.2)
+    monkeypatch.setattr(shutdown_budgets, "WORKER_FAREWELL_SECONDS", 0.2)
     await live_store.create_workflow("flow")
     begun, cleaned = asyncio.Event(), []
 
@@ -489,8 +489,26 @@ async def test_a_coroutine_that_a_plain_function_returns_too_late_is_closed(run)
     assert done.output() == "closed"
 
 
-@pytest.mark.parametrize("as_task", [False, True])
-async def test_wait_for_of_asyncio_around_a_step_is_refused_in_every_pass(run, clock, as_task):
+async def alone(asked):
+    return await asked
+
+
+async def timed(asked, seconds):
+    async with asyncio.timeout(seconds):
+        return await asked
+
+
+async def in_a_task_of_a_task(asked):
+    return await asyncio.create_task(alone(asyncio.create_task(asked)))
+
+
+async def gathered(asked):
+    return await asyncio.gather(asyncio.gather(asked), asyncio.sleep(0))
+
+
+@pytest.mark.parametrize("within", [alone, asyncio.create_task, in_a_task_of_a_task, gathered])
+@pytest.mark.parametrize("deadline", [asyncio.wait_for, timed])
+async def test_a_deadline_of_asyncio_around_a_step_is_the_same_in_every_pass(run, clock, within, deadline):
     seen = []
 
     async def slow():
@@ -498,9 +516,8 @@ async def test_wait_for_of_asyncio_around_a_step_is_refused_in_every_pass(run, c
         return "slow"
 
     async def handler(ctx, params):
-        asked = ctx.step("slow", slow)
         try:
-            seen.append(await asyncio.wait_for(asyncio.create_task(asked) if as_task else asked, 0.05))
+            seen.append(await deadline(within(ctx.step("slow", slow)), 0.05))
         except (TimeoutError, pgqrs.PermanentError) as error:
             seen.append(type(error).__name__)
         await ctx.sleep(60)
@@ -509,8 +526,7 @@ async def test_wait_for_of_asyncio_around_a_step_is_refused_in_every_pass(run, c
     clock.advance(60)
     await run(handler, run_id=waiting.run_id)
 
-    assert len(seen) == 2
-    assert len(set(seen)) == 1
+    assert seen[0] == seen[1]
 
 
 def broken_off(pages):

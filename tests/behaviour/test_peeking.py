@@ -3,6 +3,7 @@
 import pytest
 
 import pgqrs
+from pgqrs.api.cursors import to_cursor
 
 
 @pytest.fixture
@@ -79,7 +80,11 @@ async def test_the_queue_of_a_workflow_shows_its_runs(store):
 
 @pytest.mark.backends("sqlite")
 @pytest.mark.parametrize(
-    "cursor", ["", "x", "W10", "bnVsbA", "WzEsMiwzLDRd", "\u00e9", "W3RydWUsMCwxZTQwMCwxXQ", "A" * 5000]
+    "cursor",
+    ["", "x", "W10", "bnVsbA", "WzEsMiwzLDRd", "\u00e9", "W3RydWUsMCwxZTQwMCwxXQ", "A" * 5000]
+    # Whole, and of other lists.
+    + [to_cursor(*each) for each in [(1,), (0, 0), (2, 0, 0, 1), (0, 2**40, 0, 1), (0, 0, 2**62, 1), (0, 0, 0, -1)]]
+    + [to_cursor(0, 0, 0, 1, name="x")],
 )
 async def test_a_broken_cursor_is_refused(store, queue, cursor):
     with pytest.raises(pgqrs.ConfigError, match="broken"):

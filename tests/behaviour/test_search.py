@@ -191,6 +191,28 @@ async def test_failures_that_are_the_same_are_one_group(store, flow, admin, work
     assert await admin.count_runs(error_signature=groups[0].error_signature) == pgqrs.CappedCount(2, capped=False)
 
 
+async def test_runs_that_fail_because_of_a_child_are_one_group(store, flow, work, admin):
+    """The finding: the child's number was part of the signature, and each of the runs a group of its own."""
+
+    async def handler(ctx, params):
+        if params is not None:
+            raise pgqrs.PermanentError("no address")
+        try:
+            await (await ctx.spawn("flow", {"child": True})).result()
+        except pgqrs.ExecutionFailed as error:
+            raise pgqrs.PermanentError("not delivered") from error
+
+    for _ in range(2):
+        await flow.trigger(None).execute(store)
+    await work(handler)
+    groups = await admin.failures(since=timedelta(hours=1))
+
+    assert sorted((group.last_error, group.count) for group in groups) == [
+        ("PermanentError: no address", 2),
+        ("PermanentError: not delivered", 2),
+    ]
+
+
 async def test_of_too_many_failures_the_newest_are_grouped(store, clock, admin, monkeypatch):
     monkeypatch.setattr(verbs, "MOST_FAILURES", 5)
     now = clock.now()

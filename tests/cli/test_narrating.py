@@ -1,5 +1,7 @@
 """What is told of runs while they run."""
 
+import re
+
 import pytest
 
 import pgqrs
@@ -74,6 +76,44 @@ async def test_waits_are_told(store, narrator):
     [line] = await narrator.look()
     assert "got approval" in line
     assert "sleep until 20" in line
+
+
+async def test_a_step_named_like_a_wait_is_told_as_a_step(store, narrator):
+    """The finding: of a step called `result` nothing was told, and `sleep:late` had slept."""
+    names = ["result", "wait_for", "sleep:late", "emitted"]
+
+    async def handler(ctx, params):
+        for name in names:
+            await ctx.step(name, lambda: 1)
+
+    run_id = await flow.trigger(None).execute(store)
+    await narrator.look()
+    await _work(store, handler)
+
+    told = "   ".join(f"{name} ok" for name in names)
+    assert await narrator.look() == [f"run {run_id}  flow   {told}   done"]
+
+
+async def test_a_repeated_wait_is_told_as_the_first_one(store, narrator, clock):
+    """The finding: the second sleep was told as `sleep#2 ok`."""
+
+    async def handler(ctx, params):
+        await ctx.sleep(1)
+        await ctx.sleep(1)
+        await ctx.emit("shipped")
+        await ctx.sleep(1)
+        await ctx.emit("shipped")
+
+    await flow.trigger(None).execute(store)
+    lines = []
+    for _ in range(4):
+        await _work(store, handler)
+        clock.advance(2)
+        lines += await narrator.look()
+
+    told = [re.sub("resumed.*database   ", "", line.partition("flow   ")[2]).split("   ") for line in lines]
+    assert [parts[0] for parts in told[1:]] == ["slept", "slept", "slept"]
+    assert told[2][1] == told[3][1] == "emitted shipped"
 
 
 async def test_another_worker_replays_what_is_on_record(store, narrator, clock):

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
+from pgqrs.clock import EPOCH
 from pgqrs.db.views import run_details, throughput
-from pgqrs.db.views.run_details import EVER
 from rig.history import random_past, write
 from rig.plans import explained
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.breaks("I1", "I4", "I8", "I12")
 
 PARAMS = {
     "window": 3600.0, "width": 60.0, "most": 100, "every": 1, "after": "", "page": 10, "run_ids": [1, 2],
-    "given": [("mail",)], "run_id": 1, "ever": EVER, "after_time": EVER, "after_ordinal": -1, "after_step": "",
+    "given": [("mail",)], "run_id": 1, "ever": EPOCH, "after_time": EPOCH, "after_ordinal": -1, "after_step": "",
     "step_id": "a", "cut": 10, "start": 1, "is_first": 0, "worker_id": 1, "queue_id": 1, "within": 60.0, "ended_of": [1, 2],
 }  # fmt: skip
 # Workers, workflows and queues are few: those may be walked.

@@ -2,7 +2,21 @@
 
 import pytest
 
-from proof.programs.grammar import Fails, Group, Map, Program, Sleep, Step, Transact, Wait
+from proof.programs.grammar import (
+    Child,
+    Emit,
+    Fails,
+    Group,
+    Map,
+    Pause,
+    Pool,
+    Program,
+    Sleep,
+    Step,
+    Transact,
+    Try,
+    Wait,
+)
 from proof.programs.single import check
 
 
@@ -20,3 +34,15 @@ def test_a_restart_comes_after_the_passes_before_it(waits):
 def test_a_run_whose_worker_is_lost_in_its_last_attempt_ends(fault):
     """The first attempt has passed eight boundaries; the fault's own, which no attempt was planned for, is struck."""
     check(Program(body=(Step("s", Fails()),), attempts=1), fault, on="sqlite")
+
+
+@pytest.mark.parametrize("nth", range(13, 18))
+def test_a_paused_step_that_runs_again_keeps_its_turn_while_it_looks_for_an_answer(nth):
+    branches = ((Wait("w"), Emit("e")), (Pause("a", how="again"),), (Sleep("z", seconds=5000),))
+    check(Program(body=(Pool("k", branches, workers=3),), attempts=2), f"answer@{nth}", on="sqlite", is_racy=True)
+
+
+def test_a_restart_does_not_ask_for_what_a_cancelled_branch_did_on_its_way_out():
+    cancelled = (Try(body=(Child("c", Program()),), final=(Sleep("z", seconds=5000),)),)
+    branches = (cancelled, (Step("s", body=Fails(number=2), called="", retry=1),))
+    check(Program(body=(Pool("k", branches, workers=3),)), "restart", on="sqlite", is_racy=True)

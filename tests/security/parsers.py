@@ -6,7 +6,6 @@ time grows: 1.0 is linear, 2.0 quadratic.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import math
@@ -29,13 +28,12 @@ from pgqrs.api.operations import queue_peek, stored_json
 from pgqrs.cli import output, parse_values
 from pgqrs.config import Config
 from pgqrs.db import readable
-from pgqrs.db.runs import restarts
 from pgqrs.db.upkeep import import_v1
 from pgqrs.engine.outbox.publishers import addresses, exchange, http, notify, signature
 from pgqrs.engine.schedules import cadence
 from pgqrs.errors import PgqrsError, WorkflowNotFound
 from pgqrs.telemetry import health
-from pgqrs.text import durations, error_signature, names, shell
+from pgqrs.text import durations, error_signature, names, shell, step_ids
 from pgqrs.text.dsn import masked, without_secrets
 from pgqrs.text.wildcards import matches
 from pgqrs.web import middleware, pagination, request_body
@@ -143,10 +141,6 @@ DSNS = (
 )
 
 
-def _base64(text: str) -> str:
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
 def _host(text: str) -> object:
     return health._ProbeConnections(_nothing, None, "127.0.0.1")._is_addressed_to_us(
         [b"Host: " + text.encode("latin-1")]
@@ -222,7 +216,7 @@ PARSERS = (
     Parser("time zones", cadence._checked_zone, HEADER, (*PLAIN, repeated("", "../", ""))),
     Parser("cursor", lambda text: cursors.from_cursor(text, 2), HEADER, PLAIN),
     Parser("cursor of steps", pagination.step_place, HEADER, PLAIN),
-    Parser("cursor of messages", lambda text: queue_peek._from_cursor(_base64(text)), HEADER, JSONS),
+    Parser("cursor of messages", queue_peek._from_cursor, HEADER, PLAIN),
     Parser("names", lambda text: names.checked_name("queue", text), HEADER, PLAIN),
     Parser("schema names", names.checked_schema, HEADER, PLAIN),
     Parser("step names", names.checked_step_name, HEADER, PLAIN),
@@ -230,10 +224,10 @@ PARSERS = (
     Parser("idempotency keys", checked_key, HEADER, PLAIN),
     Parser("operators' texts", lambda text: check_texts(reason=text), HEADER, PLAIN),
     Parser("a name nobody has", lambda text: str(WorkflowNotFound(text, known=[text[1:]] * 50)), 255, PLAIN),
-    Parser("step ids", names.signal_of, HEADER, (repeated("wait_for:", "@", ""), repeated("wait_for:", "#", ""))),
+    Parser("step ids", step_ids.signal_of, HEADER, (repeated("wait_for:", "@", ""), repeated("wait_for:", "#", ""))),
     Parser(
         "step ids of children",
-        lambda text: (restarts._RESULT.fullmatch(text), restarts._SPAWN.fullmatch(text)),
+        lambda text: (step_ids.child_of(text), step_ids.is_spawn(text), step_ids.read(text), step_ids.anywhere(text)),
         HEADER,
         (repeated("result:", "1", "x"), repeated("spawn@", "#", ""), repeated("result:1@", "@", "\n")),
     ),

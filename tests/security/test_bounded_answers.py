@@ -252,12 +252,12 @@ async def test_a_forged_place_among_steps_is_refused(store, api, forged):
 
 
 async def test_a_cursor_with_places_that_no_database_has_is_refused(store, api):
-    from pgqrs.api.cursors import to_named_cursor
+    from pgqrs.api.cursors import to_cursor
 
     await store.create_workflow("flow")
     run_id = await flow.trigger(None).execute(store)
     hostile = [("a\0b", 0, 0), ("a", 2**62, 0), ("a", -(2**62), 0), ("a", 0, 2**40), ("a", 0, -(2**40))]
     for name, moment, ordinal in hostile:
-        forged = to_named_cursor(name, moment, ordinal)
+        forged = to_cursor(moment, ordinal, name=name)
         assert (await api.get(f"/runs/{run_id}", params={"steps_after": forged})).status_code == 422
         assert (await api.get(f"{API}/runs/{run_id}/steps", params={"cursor": forged})).status_code == 422

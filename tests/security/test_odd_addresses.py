@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 import pgqrs
-from pgqrs.api.cursors import to_named_cursor
+from pgqrs.api.cursors import to_cursor
 from pgqrs.db.queries import Query
 from pgqrs.db.tables.runs import StepPlace
 from pgqrs.web.pagination import step_cursor
@@ -62,7 +62,7 @@ async def test_a_place_among_the_steps_that_was_made_up_is_refused(probe):
         await probe.get(f"/runs/1?steps_after={quote(json.dumps(made_up))}")
     for moment in (0, -1, 2**63 - 1, -(2**63), 10**17):
         for ordinal in (0, -1, 2**31, -(2**31) - 1, 2**63 - 1):
-            await probe.get(f"/runs/1?steps_after={quote(to_named_cursor('x', moment, ordinal))}")
+            await probe.get(f"/runs/1?steps_after={quote(to_cursor(moment, ordinal, name='x'))}")
     for text in ("[" * 5000, "1" * 5000, "NaN", '["2030-01-01T00:00:00+00:00", ' + "9" * 5000 + ', "x"]', "{}"):
         await probe.get(f"/runs/1?steps_after={quote(text)}")
 

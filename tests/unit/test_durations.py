@@ -3,9 +3,11 @@
 from datetime import timedelta
 
 import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
 
 import pgqrs
-from pgqrs.text.durations import LONGEST_SECONDS, checked_seconds
+from pgqrs.text.durations import LONGEST, LONGEST_SECONDS, checked_seconds, parse_duration, write_duration
 
 
 @pytest.mark.parametrize(
@@ -43,3 +45,28 @@ def test_a_repr_that_raises_does_not_hide_the_error():
 
     with pytest.raises(pgqrs.ConfigError, match="got a test_a_repr"):
         checked_seconds(Odd(), "delay")
+
+
+@drawn(st.timedeltas(min_value=timedelta(0), max_value=LONGEST))
+def test_a_length_that_is_written_is_read_back(length):
+    assert parse_duration(write_duration(length)) == length
+
+
+@pytest.mark.parametrize(
+    ("length", "text"),
+    [
+        (timedelta(weeks=2), "2w"),
+        (timedelta(days=8), "8d"),
+        (timedelta(minutes=90), "90m"),
+        (timedelta(milliseconds=1_500), "1500ms"),
+        (timedelta(microseconds=1), "0.000001s"),
+        (timedelta(0), "0s"),
+    ],
+)
+def test_a_length_is_written_in_its_largest_whole_unit(length, text):
+    assert write_duration(length) == text
+
+
+def test_a_filter_and_a_command_read_the_same_lengths():
+    for text in ("90s", "15m", "2h", "7d", "2w", "1.5h", "250ms"):
+        assert pgqrs.RunFilter.parse(f"since:{text}").created_after == parse_duration(text)

@@ -89,3 +89,11 @@ def test_no_message_takes_more_than_linear_time(piece, monkeypatch):
     monkeypatch.setattr(signatures, "_MOST_MESSAGE", 10**9)
 
     stable_part(piece * (200_000 // len(piece)) + "!")
+
+
+def test_a_failed_child_of_any_number_has_one_signature():
+    """The finding: each run that failed because of a child was a group of its own."""
+    one, other = (error_signature("ExecutionFailed", f"run {n} failed", f"result:{n}@1") for n in (7, 12))
+
+    assert one == other
+    assert one != error_signature("ExecutionFailed", "run 7 failed", "result")

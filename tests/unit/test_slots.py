@@ -27,7 +27,7 @@ async def slots(finish):
     async def execute(claim, held):
         await finish.wait()
 
-    return Slots(2, execute=execute, freed=lambda: None)
+    return Slots(2, execute=execute, on_room=lambda: None)
 
 
 def claims(count):
@@ -65,7 +65,7 @@ async def test_what_is_ready_begins_when_a_slot_is_free(slots, pace, finish):
 
 async def test_closed_slots_begin_nothing(slots, pace, finish):
     slots.take(claims(5))
-    slots.open = False
+    slots.close()
     finish.set()
     while slots.running:
         await asyncio.sleep(0)
@@ -81,7 +81,7 @@ async def test_a_task_that_ends_unexpectedly_is_logged_and_frees_its_slot(caplog
             raise RuntimeError("a mistake of the engine's")
         done.set()
 
-    slots = Slots(1, execute=execute, freed=lambda: None)
+    slots = Slots(1, execute=execute, on_room=lambda: None)
     slots.take([(SimpleNamespace(run_id=n, workflow_id=1), None) for n in (1, 2)])
     await asyncio.wait_for(done.wait(), 10)
 

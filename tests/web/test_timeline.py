@@ -99,3 +99,19 @@ def test_a_run_that_has_not_begun_has_a_line_of_its_own():
 
     assert found.lines == ()
     assert found.run
+
+
+@pytest.mark.parametrize("name", ["pause_campaign", "sleepwalk@1", "wait_for", "result", "results:7", "result:old"])
+def test_a_step_named_like_a_wait_is_drawn_as_work(name):
+    """The finding: a step `pause_campaign` that took an hour was drawn as a wait, and its hour was folded away."""
+    found = drawn(run(ended=3_600), [step(name, 0, 3_600)], [], at(3_600))
+
+    assert [segment.kind for segment in found.lines[0].segments] == ["ok"]
+    assert found.folds == ()
+
+
+@pytest.mark.parametrize("name", ["sleep#2", "pause@1", "wait_for:a:b@1.2#3", "result:7@1"])
+def test_a_wait_is_drawn_as_one_wherever_it_stands(name):
+    found = drawn(run(ended=3_600), [step(name, 0, 3_600)], [], at(3_600))
+
+    assert [segment.kind for segment in found.lines[0].segments] == ["wait"]

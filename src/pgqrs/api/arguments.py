@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar
 
+from pgqrs.clock import is_in_range
 from pgqrs.errors import ConfigError
 from pgqrs.retry import is_whole, policy_for
 from pgqrs.text.durations import shown
@@ -30,7 +31,7 @@ def checked_time(argument: str, value: datetime | None) -> datetime | None:
             f"{argument} must be a datetime with a time zone, not {value!r}; "
             "use datetime.now(UTC) + timedelta(...), or .replace(tzinfo=...)"
         )
-    if not 1970 <= value.year <= 2970:
+    if not is_in_range(value):
         raise ConfigError(f"{argument} must lie between the years 1970 and 2970, not {value!r}")
     return value
 

@@ -21,14 +21,11 @@ from pgqrs.engine.queues.leases import LeaseHolder
 from pgqrs.engine.queues.processor import ProcessOptions, QueueProcessor
 from pgqrs.errors import ConfigError, LeaseLost, PgqrsError
 from pgqrs.retry import RetryPolicy, checked_policy
+from pgqrs.shutdown_budgets import DEQUEUE_HAND_BACK_SECONDS, GRACE_SECONDS
 from pgqrs.text.durations import checked_seconds
 
 log: logging.Logger = logging.getLogger("pgqrs.queue")
 
-# How long a cancelled dequeue waits until its messages are handed back; after that it is done in the background.
-HAND_BACK_SECONDS = 1.0
-# How long a closing consumer waits for its handlers.
-GRACE_SECONDS = 10.0
 MOST_CONCURRENCY = 10_000
 
 
@@ -109,7 +106,7 @@ class Consumer:
 
     async def _still_fresh(self, message: Message, lease_seconds: float) -> bool:
         """A message that waited its turn behind slow ones gets its full lease again before it is handed out."""
-        _, ends = self._holder.held.get(message.id, (0, 0.0))
+        _, ends = self._holder.known(message.id)
         if ends - time.monotonic() > lease_seconds / 2:
             return True
         return bool(await self.extend_many([message], lease_seconds))
@@ -125,7 +122,7 @@ class Consumer:
             returning = asyncio.ensure_future(self._hand_back(taking))
             self._returning.add(returning)
             returning.add_done_callback(self._returning.discard)
-            await asyncio.wait({returning}, timeout=HAND_BACK_SECONDS)
+            await asyncio.wait({returning}, timeout=DEQUEUE_HAND_BACK_SECONDS)
             raise
         return [Message(self, lease) for lease in leases]
 
@@ -198,15 +195,9 @@ class Consumer:
 
     async def extend_many(self, given: Iterable[int | Message], seconds: float | timedelta) -> list[int]:
         length = checked_seconds(seconds, "seconds", least=1)
-        ends = time.monotonic() + length
         fences = self._fences(given)
-        done = await messages.extend(self._db, fences, seconds=length) if fences else set()
-        for message_id, token in fences:
-            if message_id in done:
-                self._holder.held[message_id] = (token, ends)
-            else:
-                self._holder.forget([(message_id, token)])
-        return [message_id for message_id, _ in fences if message_id in done]
+        kept = await self._holder.extend(fences, length)
+        return [message_id for message_id, _ in fences if message_id in kept]
 
     async def release(
         self, message: int | Message, *, delay: float | timedelta = 0, count_attempt: bool = False
@@ -263,8 +254,8 @@ class Consumer:
                 fences[each.id] = each.lease_token
             elif not isinstance(each, int) or isinstance(each, bool):
                 raise ConfigError(f"a message, or its id (a whole number), is wanted, not {each!r}")
-            elif each in self._holder.held:
-                fences[each] = self._holder.held[each][0]
+            elif (token := self._holder.known(each)[0]) is not None:
+                fences[each] = token
         return list(fences.items())
 
     # -- life --------------------------------------------------------------------------------------------
@@ -287,10 +278,10 @@ class Consumer:
         """Best effort: when the database is away, leases end by themselves."""
         await asyncio.gather(*(handling.stop() for handling in self._handlings))
         if self._returning:
-            await asyncio.wait(set(self._returning), timeout=HAND_BACK_SECONDS)
+            await asyncio.wait(set(self._returning), timeout=DEQUEUE_HAND_BACK_SECONDS)
         try:
             await self.release_many(list(self._ahead))
-            await self.release_many(list(self._holder.held), count_attempt=failed)
+            await self.release_many(self._holder.message_ids, count_attempt=failed)
             await workers.stop(self._db, self.worker_id)
         except PgqrsError as error:
             log.warning("consumer %d of queue %s could not sign off: %s", self.worker_id, self.queue, error)

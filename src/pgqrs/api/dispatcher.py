@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import signal
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
@@ -16,6 +14,8 @@ from pgqrs.engine.outbox import dispatcher as outbox
 from pgqrs.engine.outbox.publishers.callable import CallablePublisher
 from pgqrs.engine.outbox.routes import Publisher, Route
 from pgqrs.errors import ConfigError
+from pgqrs.process_signals import STOP, on_signals
+from pgqrs.shutdown_budgets import GRACE_SECONDS
 from pgqrs.text.durations import checked_seconds
 from pgqrs.text.names import checked_name
 from pgqrs.types import OutboxEvent
@@ -23,7 +23,6 @@ from pgqrs.types import OutboxEvent
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
 
-GRACE_SECONDS = 10.0
 _PATTERN = re.compile(r"[^*\s]*\*?")
 
 
@@ -86,18 +85,13 @@ class Dispatcher:
         made.on_room, made.may_claim = loop.wake, lambda: not self._stopping
         if self._stopping:
             loop.stop()
-        running = asyncio.get_running_loop()
-        caught = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if signals else ()
-        for each in caught:
-            running.add_signal_handler(each, self.stop)
-        try:
-            await loop.run()
-            await made.close(grace_seconds=GRACE_SECONDS)
-        finally:
-            await made.close()
-            self._loop, self._stopping = None, False
-            for each in caught:
-                running.remove_signal_handler(each)
+        with on_signals(self.stop, *(STOP if signals else ())):
+            try:
+                await loop.run()
+                await made.close(grace_seconds=GRACE_SECONDS)
+            finally:
+                await made.close()
+                self._loop, self._stopping = None, False
 
     def stop(self) -> None:
         """No more claims; `run_forever` returns soon. Idempotent, callable from a signal handler of the loop."""

@@ -14,12 +14,10 @@ from pgqrs.engine.definitions.signature import signature_of, types_of
 from pgqrs.engine.threads import start_thread
 from pgqrs.errors import ConfigError
 from pgqrs.serialization import decode
+from pgqrs.shutdown_budgets import THREAD_SECONDS
 
 if TYPE_CHECKING:
     from pgqrs.api.consumer import Consumer
-
-# How long a thread whose handler was told to end is waited for.
-PATIENCE_SECONDS = 4.0
 
 
 def caller_of(handler: Callable[[Any], Any], consumer: Consumer) -> Callable[[Lease], Awaitable[object]]:
@@ -62,7 +60,7 @@ async def _in_thread(handler: Callable[[Any], Any], argument: Any) -> Any:
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await asyncio.wait({running}, timeout=PATIENCE_SECONDS)
+        await asyncio.wait({running}, timeout=THREAD_SECONDS)
         if running.done() and not running.cancelled():
             return running.result()
         raise

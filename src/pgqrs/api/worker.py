@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,6 +22,8 @@ from pgqrs.engine.definitions.signature import SourceLocation, two_of_a_name
 from pgqrs.engine.runs.served import ServedWorkflows
 from pgqrs.engine.runs.worker import WorkerLoop
 from pgqrs.errors import ConfigError, ConnectionFailed, SchemaMismatch, SchemaNotInstalled
+from pgqrs.process_signals import STOP, on_signals
+from pgqrs.shutdown_budgets import GRACE_SECONDS
 from pgqrs.text.names import checked_name
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 log: logging.Logger = logging.getLogger("pgqrs.worker")
 
-GRACE_SECONDS = 10.0
 # A call goes on trying for longer than that, but whoever probes has no patience.
 _PROBE_SECONDS = 3.0
 # Seed 004: one program, another role by its environment alone.
@@ -213,15 +213,8 @@ class Worker:
 
         With `signals`, SIGTERM, SIGINT and SIGHUP stop it; a second one hands back at once.
         """
-        loop = asyncio.get_running_loop()
-        caught = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if signals else ()
-        for each in caught:
-            loop.add_signal_handler(each, self._on_signal)
-        try:
+        with on_signals(self._on_signal, *(STOP if signals else ())):
             await self._loop.run()
-        finally:
-            for each in caught:
-                loop.remove_signal_handler(each)
 
     @property
     def leaves_code_behind(self) -> bool:

@@ -15,7 +15,7 @@ from pgqrs.db.tables import runs as table
 from pgqrs.db.tables.runs import BriefStep, RunRow
 from pgqrs.db.views import run_facts
 from pgqrs.text.durations import format_duration
-from pgqrs.text.names import signal_of
+from pgqrs.text.step_ids import child_of, event_of, is_sleep, signal_of
 from pgqrs.types import ENDED, RunStatus, StepStatus
 
 if TYPE_CHECKING:
@@ -158,26 +158,22 @@ def _step(step: BriefStep, run: RunRow) -> str:
     return ""
 
 
-def _done(name: str) -> str:
-    kind, _, what = name.partition(":")
-    match kind:
-        case "wait_for":
-            return f"got {signal_of(name)}"
-        case "emit":
-            return f"emitted {what}"
-        case "sleep":
-            return "slept"
-        case "result":
-            # The child's own line says so.
-            return ""
-    return f"{name} ok"
+def _done(step_id: str) -> str:
+    if (signal := signal_of(step_id)) is not None:
+        return f"got {signal}"
+    if (event := event_of(step_id)) is not None:
+        return f"emitted {event}"
+    if is_sleep(step_id):
+        return "slept"
+    # The child's own line says that it ended.
+    return "" if child_of(step_id) is not None else f"{step_id} ok"
 
 
 def _waits(name: str, run: RunRow) -> str:
     signal = signal_of(name)
     if signal is not None:
         return f"waiting for {signal}"
-    if name.startswith("result:"):
+    if child_of(name) is not None:
         return "waiting for its children"
     # "sleep until 2030-01-31 12:00:00" reads well as it is.
     return safe(run.waiting_for or f"waiting: {name}")

@@ -18,10 +18,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pgqrs.shutdown_budgets import DEV_DISPATCHER_SECONDS, ORPHAN_SECONDS
+
 # The number of the socket to whoever started us: we say one line, and read until it is closed.
 LINE = "PGQRS_PARENT_SOCKET"
-# What a process that was told to end gets before it is ended; a database that is away must not keep it.
-_PATIENCE_SECONDS = 8.0
 
 
 def main() -> None:
@@ -52,7 +52,7 @@ def _end_with(line: socket.socket) -> None:
     except OSError:
         pass
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(_PATIENCE_SECONDS)
+    time.sleep(ORPHAN_SECONDS)
     os._exit(1)
 
 
@@ -109,7 +109,7 @@ async def _stopped(publishing: tuple[Any, asyncio.Task[None]] | None) -> None:
         return
     made, task = publishing
     made.stop()
-    await asyncio.wait([task], timeout=2)
+    await asyncio.wait([task], timeout=DEV_DISPATCHER_SECONDS)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 

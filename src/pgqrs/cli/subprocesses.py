@@ -7,11 +7,10 @@ import contextlib
 import dataclasses
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, Self
@@ -19,9 +18,7 @@ from typing import IO, Any, Self
 from pgqrs.cli.subprocess_main import LINE
 from pgqrs.config import Config
 from pgqrs.distribution import install_command
-
-# A process that was told to end, and has not: longer than handing back takes.
-_ENDS_WITHIN_SECONDS = 3.0
+from pgqrs.shutdown_budgets import SUBPROCESS_SECONDS
 
 
 class Process:
@@ -80,7 +77,7 @@ class Process:
         if self.is_alive:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                await asyncio.to_thread(self._process.wait, _ENDS_WITHIN_SECONDS)
+                await asyncio.to_thread(self._process.wait, SUBPROCESS_SECONDS)
         if self.is_alive:
             self.kill()
         self._process.wait()
@@ -165,17 +162,3 @@ def tail(file: Path, lines: int = 20) -> str:
     except OSError:
         return ""
     return "\n".join(text.splitlines()[-lines:])
-
-
-@contextlib.contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the present task as Ctrl-C does: with nothing left behind."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    caught = (signal.SIGTERM, signal.SIGHUP)
-    for each in caught:
-        loop.add_signal_handler(each, lambda: task is not None and task.cancel())
-    try:
-        yield
-    finally:
-        for each in caught:
-            loop.remove_signal_handler(each)

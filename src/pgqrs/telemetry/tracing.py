@@ -24,6 +24,7 @@ from pgqrs.engine.instrumentation import Origin
 from pgqrs.engine.replay.unwinding import EngineSignal
 from pgqrs.errors import LeaseLost
 from pgqrs.serialization import encode
+from pgqrs.text.step_ids import work_of
 from pgqrs.types import RunStatus
 
 if TYPE_CHECKING:
@@ -76,8 +77,7 @@ class OtelTracer:
             "pgqrs.step_attempt": attempt,
         }
         # `fetch#2` and `fetch@1` are the step `fetch`: a span's name is to be the same for the same work.
-        name = place.step_id.partition("#")[0].partition("@")[0]
-        return _Scope(self, self._tracer.start_span(f"step {name}", attributes=attributes))
+        return _Scope(self, self._tracer.start_span(f"step {work_of(place.step_id)}", attributes=attributes))
 
     def step_failed(self, error: Exception) -> None:
         self.mark_failed(trace.get_current_span(), error)

@@ -28,6 +28,7 @@ from pgqrs.testing.kit import AsyncKit, handler_of
 from pgqrs.testing.report import Report, Trial
 from pgqrs.testing.step_hooks import BodyCall, Ledger
 from pgqrs.testing.sync_kit import Kit
+from pgqrs.text.step_ids import anywhere
 from pgqrs.types import RunStatus, StepStatus
 
 # The crash that a failure names, for `pytest` to repeat only that.
@@ -140,7 +141,7 @@ class _Outcome(NamedTuple):
             case _:
                 value = run.error
         # A child's id stands in the name of the step that waits for it; one that was rolled back leaves a gap.
-        steps = sorted(re.sub(r"^result:\d+", "result", _wherever(step)) for step in run.step_ids)
+        steps = sorted(anywhere(step) for step in run.step_ids)
         return cls(run.status, value, tuple(steps), kit.emitted, kit.run_counts)
 
     def text(self) -> str:
@@ -344,19 +345,13 @@ def _wrong(plan: _Plan, kit: _CrashKit, run: RunHandle, effects: Effects, expect
     return _miscounted(kit, run, effects, expected.effects) or _checked(plan, run, effects)
 
 
-def _wherever(step_id: str) -> str:
-    """The step without its branch: `use@1#2` and `use@2#3` are both `use@*`, and `use#2` stays as it is.
+def _of_any_run(name: str) -> str:
+    """A name of the ledger without its branch, and without the number of a child: spawning has no fixed order.
 
     Branches that share a queue or a lock divide the work by the order in which their steps end. That order is
     recorded, so it is the same in every pass of a run. Two runs differ in it, and both are right.
     """
-    name, at, _ = step_id.partition("@")
-    return f"{name}@*" if at else name
-
-
-def _of_any_run(name: str) -> str:
-    """A name of the ledger without its branch, and without the number of a child: spawning has no fixed order."""
-    return _wherever(re.sub(r"^([^/]+)/\d+/", r"\1/", name))
+    return anywhere(re.sub(r"^([^/]+)/\d+/", r"\1/", name))
 
 
 def _usual(expected: Effects) -> Effects:

@@ -11,13 +11,13 @@ from typing import Any
 from pgqrs.blocking import _portal
 from pgqrs.db.tables.runs import RecordedStep
 from pgqrs.engine.definitions.handlers import Handler
-from pgqrs.engine.replay.branches import branch_of
 from pgqrs.testing.handle import RunHandle, shown
 from pgqrs.testing.kit import handler_of
 from pgqrs.testing.replay_history import recorded
 from pgqrs.testing.replay_pass import ReplayedPass, passed
 from pgqrs.testing.step_hooks import DONE, StepRequest
 from pgqrs.testing.sync_kit import Kit
+from pgqrs.text.step_ids import branch_of
 from pgqrs.types import RunStatus
 
 # What differs from one pass to the next, and what to use instead.

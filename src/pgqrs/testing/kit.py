@@ -15,6 +15,7 @@ from pgqrs.api.worker import Worker, worker
 from pgqrs.api.workflow import Workflow, discover_workflows
 from pgqrs.clock import EPOCH, ManualClock
 from pgqrs.config import Config
+from pgqrs.db.runs.transitions import PUT_AWAY_SECONDS
 from pgqrs.db.tables import runs, workflows
 from pgqrs.db.views import inspection
 from pgqrs.db.views.inspection import LiveRun
@@ -29,8 +30,6 @@ from pgqrs.text.names import checked_name
 _MOST_EVENTS = 1_000
 # A kit that skips time gives up here: a workflow that sleeps in an endless loop would never let it end.
 _MOST_SKIPS = 1_000
-# A run that a person has paused, or deleted, becomes visible in a century.
-_PUT_AWAY = timedelta(days=50 * 365)
 _MOST_SHOWN = 3
 Step = str | Callable[..., Any]
 
@@ -223,7 +222,7 @@ class AsyncKit:
         """Return the runs that the kit's worker will lease some day."""
         db = await (await self.open()).ready()
         served = {(await workflows.get(db, name)).queue_id for name in self._handlers}
-        put_away = self.clock.now() + _PUT_AWAY
+        put_away = self.clock.now() + timedelta(seconds=PUT_AWAY_SECONDS)
         return [
             run
             for run in await inspection.live_runs(db)

@@ -20,10 +20,11 @@ from pgqrs.engine.ctx.context import Context, current_context
 from pgqrs.engine.ctx.steps import small_input
 from pgqrs.engine.ctx.sync_context import SyncContext
 from pgqrs.engine.definitions.handlers import Handler, shape_of
-from pgqrs.engine.replay.branches import BranchPlace, branch_of
+from pgqrs.engine.replay.branches import BranchPlace
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.engine.replay.unwinding import EngineSignal
 from pgqrs.retry import RetryPolicy
+from pgqrs.text.step_ids import branch_of, name_of
 from pgqrs.types import StepStatus
 
 # A replay answers these from the record.
@@ -61,7 +62,7 @@ class BodyCall:
     @property
     def name(self) -> str:
         """As the code calls it: without the branch, and without the number of its repetition."""
-        return self.step_id.partition("@")[0].partition("#")[0]
+        return name_of(self.step_id)
 
     def is_of(self, step: str | Callable[..., Any]) -> bool:
         if isinstance(step, str):

@@ -1,4 +1,4 @@
-"""Durations: checked where callers pass them, parsed from text such as `15m`, and formatted for people."""
+"""Durations: checked where callers pass them, read from and written as text such as `15m`, formatted for people."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pgqrs.errors import ConfigError
 
 # A century: anything longer is a mistake in the unit, and time arithmetic stays far from every database's end.
 LONGEST_SECONDS = 100 * 365.25 * 86400
+LONGEST = timedelta(seconds=LONGEST_SECONDS)
 _LENGTH = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(ms|s|m|h|d|w)", re.ASCII)
-_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1, "ms": 0.001}
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
@@ -63,8 +64,22 @@ def format_duration(seconds: float) -> str:
 
 def parse_duration(text: str) -> timedelta:
     """`90s`, `15m`, `2h`, `7d`, as a length of time of at most a century."""
-    match = _LENGTH.fullmatch(text)
-    seconds = float(match.group(1)) * _SECONDS[match.group(2)] if match else 2 * LONGEST_SECONDS
-    if seconds > LONGEST_SECONDS:
+    seconds = seconds_in(text)
+    if seconds is None or seconds > LONGEST_SECONDS:
         raise ConfigError(f"{text[:40]!r} is no length of time; write 90s, 15m, 2h, 7d or 2w")
     return timedelta(seconds=seconds)
+
+
+def seconds_in(text: str) -> float | None:
+    """Return the seconds that the text stands for, which may be too many; None when it is no length of time."""
+    match = _LENGTH.fullmatch(text)
+    return float(match.group(1)) * _SECONDS[match.group(2)] if match else None
+
+
+def write_duration(length: timedelta) -> str:
+    """Return the text that `parse_duration` reads back: in the largest unit that gives a whole number."""
+    for unit, size in _SECONDS.items():
+        count, rest = divmod(length, timedelta(seconds=size))
+        if count and not rest:
+            return f"{count}{unit}"
+    return f"{length / timedelta(seconds=1):.6f}s" if length else "0s"

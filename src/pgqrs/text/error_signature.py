@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import re
 
+from pgqrs.text.step_ids import work_of
+
 # Beyond this a message says nothing new about its cause.
 _MOST_MESSAGE = 2_000
 _MOST_KIND = 80
@@ -45,9 +47,9 @@ _REST = (
 def error_signature(kind: str, message: str, step: str | None) -> str:
     """`<Kind>-<8 hex>`: the same for errors of one class, in one step, whose messages differ only in what varies.
 
-    The step's place among its repetitions (`fetch@1#2`) varies too.
+    The step's place among its repetitions (`fetch@1#2`) varies too, and so does the number of a child (`result:7`).
     """
-    name = "" if step is None else step.partition("#")[0].partition("@")[0]
+    name = "" if step is None else work_of(step)
     text = "\0".join((name, kind, stable_part(message)))
     digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=4).hexdigest()
     return f"{_ODD.sub('_', kind)[:_MOST_KIND] or 'Error'}-{digest}"

@@ -66,19 +66,3 @@ def checked_schema(name: object) -> str:
 def _shown(name: object) -> str:
     text = repr(name)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def is_answered_by_people(step_id: str) -> bool:
-    """Is it a wait for a signal, or for a person: `wait_for:approve`, `pause#2`?"""
-    return signal_of(step_id) is not None or is_pause(step_id)
-
-
-def is_pause(step_id: str) -> bool:
-    """`pause`, `pause#2`, `pause@1`: what `ctx.pause` records; a user's own step of that name does not wait."""
-    return step_id.partition("@")[0].partition("#")[0] == "pause"
-
-
-def signal_of(step_id: str) -> str | None:
-    """The signal that a step waits for: `wait_for:approve@1#2` waits for `approve`; None for other steps."""
-    kind, _, rest = step_id.partition(":")
-    return rest.partition("@")[0].partition("#")[0] if kind == "wait_for" else None

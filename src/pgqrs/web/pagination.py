@@ -7,15 +7,14 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple, TypeVar
 
-from pgqrs.api.cursors import from_cursor, from_named_cursor, to_cursor, to_named_cursor
+from pgqrs.api.cursors import from_cursor, from_named_cursor, moment_of, of_another_list, to_cursor
 from pgqrs.api.operations.search import SummaryPage, page_of
 from pgqrs.api.store import Store
-from pgqrs.clock import EPOCH, from_microseconds, microseconds
+from pgqrs.clock import EPOCH, is_in_range
 from pgqrs.db.tables import messages, outbox, queues
 from pgqrs.db.tables import workers as worker_table
 from pgqrs.db.tables.runs import FIRST_STEP, StepPlace
 from pgqrs.engine.outbox.dispatcher import source_of
-from pgqrs.errors import ConfigError
 from pgqrs.filters import RunFilter
 from pgqrs.text.names import checked_name
 from pgqrs.types import DeadLetter, OutboxEvent
@@ -62,7 +61,7 @@ async def dead_letters(store: Store, queue: str, *, limit: int, cursor: str | No
     db = await store.ready()
     queue_id = (await queues.get(db, checked_name("queue", queue))).queue_id
     found = await messages.dead_letters(db, queue_id, queue, limit=limit + 1, after=after, cut=cut)
-    return _cut(found, limit, lambda last: _cursor(last.dead_since, last.id))
+    return _cut(found, limit, lambda last: to_cursor(last.dead_since, last.id))
 
 
 async def dead_events(store: Store, *, limit: int, cursor: str | None, cut: int = GLIMPSE) -> Page:
@@ -73,7 +72,7 @@ async def dead_events(store: Store, *, limit: int, cursor: str | None, cut: int 
         after = _event(0, event_id, since)
     db, source = await store.ready(), source_of(store.config)
     found = await outbox.dead(db, limit=limit + 1, after=after, source=source, cut=cut)
-    return _cut(found, limit, lambda last: _cursor(last.dead_at or EPOCH, last.event_id))
+    return _cut(found, limit, lambda last: to_cursor(last.dead_at or EPOCH, last.event_id))
 
 
 async def unpublished(store: Store, *, limit: int, cursor: str | None, cut: int = GLIMPSE) -> Page:
@@ -111,7 +110,7 @@ def name_after(cursor: str | None) -> str:
 
 def next_by_name(found: Sequence[object], limit: int, field: str) -> str | None:
     """Where the next page of a list by that field begins; `found` holds one more than this page, if there is one."""
-    return to_named_cursor(_placed(getattr(found[limit - 1], field))) if len(found) > limit else None
+    return to_cursor(name=_placed(getattr(found[limit - 1], field))) if len(found) > limit else None
 
 
 def _placed(name: str) -> str:
@@ -132,20 +131,13 @@ def _cut(found: list[Thing], limit: int, cursor: Callable[[Thing], str]) -> Page
     return Page(page, cursor(page[-1]) if len(found) > limit else None)
 
 
-def _cursor(since: datetime, number: int) -> str:
-    return to_cursor(microseconds(since), number)
-
-
 def _time_and_id(cursor: str) -> tuple[datetime, int]:
     moment, number = from_cursor(cursor, 2)
-    try:
-        return from_microseconds(moment), number
-    except OverflowError:
-        raise ConfigError("this cursor is of another list") from None
+    return moment_of(moment), number
 
 
 def step_cursor(place: StepPlace) -> str:
-    return to_named_cursor(_placed(place.step_id), microseconds(place.at), place.ordinal)
+    return to_cursor(place.at, place.ordinal, name=_placed(place.step_id))
 
 
 def step_place(cursor: str | None) -> StepPlace:
@@ -153,10 +145,7 @@ def step_place(cursor: str | None) -> StepPlace:
     if not cursor:
         return FIRST_STEP
     step_id, (moment, ordinal) = from_named_cursor(cursor, 2)
-    try:
-        at = from_microseconds(moment)
-    except OverflowError:
-        raise ConfigError("this cursor is of another list") from None
-    if "\0" in step_id or not -(2**31) <= ordinal < 2**31 or not 1970 <= at.year <= 2970:
-        raise ConfigError("this cursor is of another list")
+    at = moment_of(moment)
+    if "\0" in step_id or not -(2**31) <= ordinal < 2**31 or not is_in_range(at):
+        raise of_another_list()
     return StepPlace(at, ordinal, step_id)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from typing import TYPE_CHECKING
 
 from pgqrs.api.arguments import checked_batch
-from pgqrs.api.cursors import MOST_CURSOR
-from pgqrs.clock import from_microseconds, microseconds
+from pgqrs.api.cursors import from_cursor, moment_of, of_another_list, to_cursor
 from pgqrs.db.database import WHOLE
 from pgqrs.db.tables import queues
 from pgqrs.db.views import queue_peek
 from pgqrs.db.views.queue_peek import FIRST, PeekPosition
-from pgqrs.errors import ConfigError
 from pgqrs.text.names import checked_name
 from pgqrs.types import QueuedMessage
 
@@ -40,24 +36,11 @@ async def peek(store: Store, queue: str, *, limit: int, cursor: str | None, cut:
 
 
 def _to_cursor(last: QueuedMessage) -> str:
-    moment = microseconds(last.visible_after)
-    text = json.dumps([last.is_exhausted, last.priority, moment, last.id])
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    return to_cursor(int(last.is_exhausted), last.priority, last.visible_after, last.id)
 
 
 def _from_cursor(cursor: str) -> PeekPosition:
-    try:
-        if len(cursor) > MOST_CURSOR:
-            raise ValueError(cursor)
-        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
-        exhausted, priority, moment, message_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        numbers = (priority, moment, message_id)
-        if type(exhausted) is not bool or any(type(each) is not int for each in numbers):
-            raise ValueError(cursor)
-        if not (abs(priority) <= 2**31 and 0 <= message_id < 2**63):
-            raise ValueError(cursor)
-        return PeekPosition(exhausted, priority, from_microseconds(moment), message_id)
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
-        raise ConfigError(
-            f"cursor {str(cursor)[:60]!r} is broken; use next_cursor of the page before, or none"
-        ) from None
+    exhausted, priority, moment, message_id = from_cursor(cursor, 4)
+    if exhausted not in (0, 1) or abs(priority) > 2**31 or message_id < 0:
+        raise of_another_list()
+    return PeekPosition(bool(exhausted), priority, moment_of(moment), message_id)

@@ -10,7 +10,7 @@ from pgqrs.db.tables import runs
 from pgqrs.db.tables.runs import RunRow
 from pgqrs.db.views import run_facts
 from pgqrs.errors import ConfigError, InvalidTransition
-from pgqrs.text.names import is_answered_by_people, signal_of
+from pgqrs.text.step_ids import is_answered_by_people, signal_of
 from pgqrs.types import RunStatus, RunSummary, StepStatus
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from pgqrs.errors import SerializationError
 from pgqrs.reports import Why
 from pgqrs.serialization import decode
 from pgqrs.text.durations import format_duration
-from pgqrs.text.names import is_answered_by_people, is_pause, signal_of
 from pgqrs.text.shell import command
+from pgqrs.text.step_ids import is_answered_by_people, is_pause, is_sleep, signal_of
 from pgqrs.types import ENDED, RunStatus, StepStatus
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def _wait_of(facts: RunFacts, for_long: str) -> Why:
     evidence = [
         f"step {step.step_id!r}" + (f", until {_time(until)}" if (until := _until(step)) else "") for step in waits
     ]
-    if waits and all(step.step_id.startswith("sleep") for step in waits) and ends:
+    if waits and all(is_sleep(step.step_id) for step in waits) and ends:
         until = min(until for _, until in ends)
         return _why(facts, "asleep", f"it sleeps until {_time(until)}", evidence, until=until)
     until = min((until for _, until in ends), default=None)

@@ -14,16 +14,16 @@ from pgqrs.cli.load_app import named
 from pgqrs.cli.output import lines
 from pgqrs.cli.run_feed import RunFeed
 from pgqrs.cli.state import configured
-from pgqrs.cli.subprocesses import Dashboard, Process, ended_by_signals, environment_of
+from pgqrs.cli.subprocesses import Dashboard, Process, environment_of
 from pgqrs.config import Config
 from pgqrs.errors import ConfigError, ConnectionFailed
+from pgqrs.process_signals import run_until_signalled
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
 
 # Between two looks at files and runs. Below what people notice, and a few reads of small things.
 _LOOK_SECONDS = 0.25
-_TERMINATED = 143
 
 
 def run(app: str | None, *, port: int | None, install: bool, concurrency: int) -> int:
@@ -32,10 +32,7 @@ def run(app: str | None, *, port: int | None, install: bool, concurrency: int) -
     config = _usable(configured())
     if where.endswith(".py") and not Path(where).is_file():
         raise ConfigError(f"there is no file {where!r}; `pgqrs dev` takes a file with workflows in it, or a module")
-    try:
-        return asyncio.run(_develop(config, where, port=port, install=install, concurrency=concurrency))
-    except asyncio.CancelledError:
-        return _TERMINATED
+    return run_until_signalled(_develop(config, where, port=port, install=install, concurrency=concurrency))
 
 
 def _usable(config: Config) -> Config:
@@ -52,14 +49,13 @@ def _usable(config: Config) -> Config:
 async def _develop(config: Config, where: str, *, port: int | None, install: bool, concurrency: int) -> int:
     teller = Console()
     is_new = _is_missing(config)
-    with ended_by_signals():
-        async with connect_with(config, install=install) as store:
-            # Raises SchemaNotInstalled, which names the way out, before anything is started.
-            await store.ready()
-            teller.say("database", config.safe_dsn + (" (made just now)" if is_new else ""))
-            if config.backend == "postgres":
-                teller.say("schema", f"{config.schema}{', its tables are there now' if install else ''}")
-            await _Session(store, where, teller, concurrency).run(port)
+    async with connect_with(config, install=install) as store:
+        # Raises SchemaNotInstalled, which names the way out, before anything is started.
+        await store.ready()
+        teller.say("database", config.safe_dsn + (" (made just now)" if is_new else ""))
+        if config.backend == "postgres":
+            teller.say("schema", f"{config.schema}{', its tables are there now' if install else ''}")
+        await _Session(store, where, teller, concurrency).run(port)
     return 0
 
 

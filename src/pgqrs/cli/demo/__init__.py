@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import tempfile
@@ -10,11 +9,8 @@ from pathlib import Path
 
 from pgqrs.cli.console import is_interactive
 from pgqrs.cli.demo.stage import DemoFailed, Stage
-from pgqrs.cli.subprocesses import ended_by_signals
+from pgqrs.process_signals import run_until_signalled
 from pgqrs.text.shell import command, quoted
-
-# As a shell says it of a process that SIGTERM has ended.
-_TERMINATED = 143
 
 
 def run(*, keep: bool, play: bool, port: int | None) -> int:
@@ -22,9 +18,7 @@ def run(*, keep: bool, play: bool, port: int | None) -> int:
     folder = Path(tempfile.mkdtemp(prefix="pgqrs-demo-", dir=None if keep else _memory()))
     by_hand = not play and is_interactive()
     try:
-        return asyncio.run(_demo(folder, by_hand=by_hand, keep=keep, port=port))
-    except asyncio.CancelledError:
-        return _TERMINATED
+        return run_until_signalled(_demo(folder, by_hand=by_hand, keep=keep, port=port))
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
@@ -38,20 +32,19 @@ def _memory() -> str | None:
 
 async def _demo(folder: Path, *, by_hand: bool, keep: bool, port: int | None) -> int:
     stage = Stage(folder, kept=keep)
-    with ended_by_signals():
-        try:
-            async with stage.opened(port=port):
-                if by_hand:
-                    from pgqrs.cli.demo.interactive import by_keys
+    try:
+        async with stage.opened(port=port):
+            if by_hand:
+                from pgqrs.cli.demo.interactive import by_keys
 
-                    return await by_keys(stage)
-                from pgqrs.cli.demo.scripted import play
+                return await by_keys(stage)
+            from pgqrs.cli.demo.scripted import play
 
-                return await play(stage)
-        except DemoFailed as error:
-            stage.say("failed", str(error))
-        finally:
-            if keep:
-                stage.say("kept", str(stage.file))
-                stage.say("", f"look at it: PGQRS_DSN={quoted(stage.config.dsn)} {command('run list')}")
+            return await play(stage)
+    except DemoFailed as error:
+        stage.say("failed", str(error))
+    finally:
+        if keep:
+            stage.say("kept", str(stage.file))
+            stage.say("", f"look at it: PGQRS_DSN={quoted(stage.config.dsn)} {command('run list')}")
     return 1

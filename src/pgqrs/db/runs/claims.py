@@ -200,11 +200,12 @@ async def take_signal(
 ) -> tuple[bool, TakenSignal | None]:
     """(held, signal): the oldest unread signal of that name becomes the step's result; None when there is none.
 
-    `again` here and below: the caller has asked before, and got no answer.
+    `again` here and below: the caller has asked before, and got no answer. An answer that a person gave is numbered.
     """
     if not await settlement.hold(db, [fence]):
         return False, None
     if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:
+        await db.execute(_SQL["number_step"], run_id=fence[0], step_id=step.step_id, sequence=step.sequence)
         return True, TakenSignal(found.output or "null", found.input)
     rows = await db.fetch(_SQL["next_signal"], run_id=fence[0], name=name)
     if not rows:
@@ -315,6 +316,16 @@ async def lose_places(db: Database, fence: RunFence, step_ids: Sequence[str]) ->
     """Steps of an attempt that went another way keep their results; nothing when the lease is lost."""
     if await settlement.hold(db, [fence]):
         await db.execute(_SQL["lose_places"], given=[(fence[0], step_id) for step_id in sorted(step_ids)])
+
+
+@store_call(Kind.UNIT, idempotent=True)
+async def make_room(db: Database, fence: RunFence, step_id: str) -> None:
+    """A step without a place gets an id that no handler asks for; nothing when the lease is lost."""
+    if await settlement.hold(db, [fence]):
+        name, mark, rest = step_id.partition("@")
+        await db.execute(
+            _SQL["make_room"], run_id=fence[0], step_id=step_id, before=f"{name}#~", after=f"{mark}{rest}"
+        )
 
 
 @store_call(Kind.UNIT, idempotent=True)

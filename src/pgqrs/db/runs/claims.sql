@@ -102,6 +102,14 @@ from {rows given: id id, name text}
 where run_id = given.id
   and step_id = given.name;
 
+-- name: make_room
+-- Its number makes the new id its own. It has no place in either case: a replay does not ask for it.
+update pgqrs_workflow_steps
+set step_id = cast(:before as text) || coalesce(sequence, 0) || cast(:after as text),
+    ordinal = -1
+where run_id = :run_id
+  and step_id = :step_id;
+
 -- name: number_step
 update pgqrs_workflow_steps
 set sequence = :sequence

@@ -66,6 +66,8 @@ class Suspended(NamedTuple):
     children: bool = False
     # Children of which the end of one is enough.
     any_of: tuple[int, ...] = ()
+    # Waits of an earlier pass: a person may have answered one of them while this pass was under way.
+    answerable: tuple[str, ...] = ()
 
 
 class RunWrite(NamedTuple):

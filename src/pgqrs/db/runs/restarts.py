@@ -11,7 +11,6 @@ they are reopened as well once their children have been restarted.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,15 +21,13 @@ from pgqrs.db.queries import load
 from pgqrs.errors import InvalidTransition, SerializationError
 from pgqrs.serialization import decode, object_in
 from pgqrs.text.shell import command
+from pgqrs.text.step_ids import child_of, is_spawn
 from pgqrs.types import RunStatus, StepStatus
 
 _SQL = load(__package__, "restarts")
 
 # Ends that no step is to blame for: every worker was lost, or none had code for the run.
 _BLAMELESS = frozenset({"worker_lost", "no_handler_registered"})
-# `result:9`, `result:9#2`, `result:9@1`: the result of child 9.
-_RESULT = re.compile(r"result:([0-9]{1,18})(?:[@#].*)?", re.ASCII | re.DOTALL)
-_SPAWN = re.compile(r"spawn(?:[@#].*)?", re.ASCII | re.DOTALL)
 # How older versions recorded the failure of a child: as a value.
 _FAILED_VALUES = ('["ERROR"', '["CANCELLED"')
 _ENDED_BADLY = (RunStatus.ERROR, RunStatus.CANCELLED)
@@ -74,16 +71,16 @@ class Recorded:
     @classmethod
     def of(cls, step_id: str, status: StepStatus, output: str | None) -> Recorded:
         """`output` may be cut short, except that of a `spawn` step."""
-        named = _RESULT.fullmatch(step_id)
+        child = child_of(step_id)
         done = status is StepStatus.SUCCESS
         failed = status is StepStatus.ERROR or (done and (output or "").startswith(_FAILED_VALUES))
         return cls(
             step_id,
             is_open=status not in (StepStatus.SUCCESS, StepStatus.PAUSED),
             is_unanswered=status not in (StepStatus.SUCCESS, StepStatus.ERROR),
-            child=None if named is None else int(named[1]),
-            is_failed_result=named is not None and failed,
-            spawned=_spawned(output) if done and _SPAWN.fullmatch(step_id) else frozenset(),
+            child=child,
+            is_failed_result=child is not None and failed,
+            spawned=_spawned(output) if done and is_spawn(step_id) else frozenset(),
         )
 
 
@@ -126,7 +123,7 @@ def blames_children(error: str | None, last_error: str | None) -> bool:
     named = culprits_in(error, last_error)
     if named is None:
         return object_in(error).get("type") in ("ExecutionFailed", "RunCancelled")
-    return any(_RESULT.fullmatch(step_id) for step_id in named)
+    return any(map(_is_result, named))
 
 
 def blame(run: EndedRun, steps: Sequence[Recorded], children: Mapping[int, ChildState]) -> Blame:
@@ -198,10 +195,18 @@ async def locked(db: Database, run_ids: Iterable[int]) -> list[EndedRun]:
 
 
 async def reopen(db: Database, plan: Mapping[int, Sequence[str]]) -> None:
-    """Deletes the records that the plan names."""
+    """Deletes the records that the plan names.
+
+    The handler may have done what was recorded after them because of these failures, as a branch has that a failing
+    sibling cancelled. Those steps keep their results and lose their places: a replay may ask for others there.
+    """
     given = [(run_id, step_id) for run_id, steps in plan.items() for step_id in steps]
-    if given:
-        await db.execute(_SQL["delete_given_steps"], given=given)
+    if not given:
+        return
+    first = await db.fetch(_SQL["first_of_given"], given=given)
+    await db.execute(_SQL["delete_given_steps"], given=given)
+    if first:
+        await db.execute(_SQL["lose_places_behind"], given=[(run_id, number) for run_id, number in first])
 
 
 def _retried(run: EndedRun, found: Blame, children: Mapping[int, ChildState]) -> tuple[set[int], set[int]]:
@@ -266,4 +271,4 @@ def _by_child(records: Mapping[str, int | None]) -> dict[int, frozenset[str]]:
 
 
 def _is_result(step_id: str) -> bool:
-    return _RESULT.fullmatch(step_id) is not None
+    return child_of(step_id) is not None

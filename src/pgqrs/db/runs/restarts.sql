@@ -35,3 +35,19 @@ where (run_id, step_id) in (
     select given.run_id, given.step_id
     from {rows given: run_id id, step_id text}
 );
+
+-- name: first_of_given
+select s.run_id, min(s.sequence)
+from pgqrs_workflow_steps as s
+join {rows given: run_id id, step_id text} on given.run_id = s.run_id and given.step_id = s.step_id
+where s.sequence is not null
+group by s.run_id;
+
+-- name: lose_places_behind
+-- A wait that has not ended has no number: it may have begun because of the failure.
+update pgqrs_workflow_steps
+set ordinal = -1
+from {rows given: id id, number int}
+where run_id = given.id
+  and ordinal >= 0
+  and (sequence > given.number or (sequence is null and status = 'PAUSED'));

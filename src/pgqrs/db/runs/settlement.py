@@ -200,6 +200,9 @@ async def _tell_others(db: Database, writes: Sequence[RunWrite]) -> None:
     any_of = [(run_id, child) for run_id, y in waiting for child in y.any_of]
     if any_of:
         await db.execute(_SQL["wake_those_of_whose_children_one_ended"], given=any_of)
+    answerable = [(run_id, step_id) for run_id, y in waiting for step_id in y.answerable]
+    if answerable:
+        await db.execute(_SQL["wake_those_with_answers"], given=answerable)
 
 
 # -- after a lost reply --------------------------------------------------------------------------------------

@@ -112,3 +112,14 @@ where run_id = given.id
     where c.run_id = given.child
       and (c.status in ('SUCCESS', 'ERROR', 'CANCELLED') or c.deleted_at is not null)
   );
+
+-- name: wake_those_with_answers
+-- Likewise for waits that a person answered while the run was at work.
+update pgqrs_messages
+set visible_after = {now}
+from {rows given: id id, name text}
+where run_id = given.id
+  and exists (
+    select 1 from pgqrs_workflow_steps as s
+    where s.run_id = given.id and s.step_id = given.name and s.status = 'SUCCESS'
+  );

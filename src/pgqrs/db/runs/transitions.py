@@ -43,13 +43,14 @@ from pgqrs.db.runs.records import answered_by
 from pgqrs.db.runs.restarts import EndedRun
 from pgqrs.errors import AlreadyCompleted, IdempotencyConflict, InvalidTransition, RunNotFound
 from pgqrs.serialization import object_in
+from pgqrs.text.durations import LONGEST_SECONDS
 from pgqrs.text.shell import command
 from pgqrs.types import ENDED, RunStatus
 
 _SQL = load(__package__, "transitions")
 
 # As good as never: a run that a person paused waits for a person.
-NEVER_SECONDS = 100 * 365.25 * 86400
+NEVER_SECONDS = LONGEST_SECONDS
 # Whatever is visible only after this was put away by a person.
 PUT_AWAY_SECONDS = NEVER_SECONDS / 2
 # How many of the steps that it reopens, and of the children that it restarts, a restart names in the history.

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import starmap
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from pgqrs.clock import EPOCH
 from pgqrs.db.database import WHOLE, Database, Kind, Row, store_call
 from pgqrs.db.queries import load
 from pgqrs.db.readable import most_behind
 from pgqrs.types import DeadLetter
 
 _SQL = load(__package__, "messages")
-BEFORE_ALL = datetime(1970, 1, 1, tzinfo=UTC)
+# Where a range of priorities begins that nothing has been read of.
+BEFORE_ALL = EPOCH
 
 
 class NewMessage(NamedTuple):
@@ -289,7 +291,7 @@ async def dead_letters(
         _SQL["dead_letters"],
         queue_id=queue_id,
         most=most_behind(after.dead_since, limit) if after else limit,
-        after_time=after.dead_since if after else BEFORE_ALL,
+        after_time=after.dead_since if after else EPOCH,
         after_id=after.id if after else 0,
         cut=cut,
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
+from pgqrs.clock import EPOCH
 from pgqrs.db.database import WHOLE, Database, Kind, Row, store_call
 from pgqrs.db.queries import load
 from pgqrs.db.readable import most_behind
@@ -13,7 +13,6 @@ from pgqrs.reports import OutboxCounts
 from pgqrs.types import OutboxEvent
 
 _SQL = load(__package__, "outbox")
-_BEFORE_ALL = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +142,7 @@ async def dead(
     rows = await db.fetch(
         _SQL["list_dead"],
         most=most_behind(after.dead_at, limit) if after and after.dead_at else limit,
-        after_time=(after.dead_at if after else None) or _BEFORE_ALL,
+        after_time=(after.dead_at if after else None) or EPOCH,
         after_id=after.event_id if after else 0,
         cut=cut,
     )

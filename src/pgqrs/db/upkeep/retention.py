@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal, assert_never, get_args
 
+from pgqrs.clock import EPOCH
 from pgqrs.db.database import Database, Kind, store_call
 from pgqrs.db.queries import load
 from pgqrs.reports import RetentionPolicy
@@ -30,7 +31,7 @@ _MOST_CHILDREN = 1_000
 class ReadPosition:
     """How far a range has been read: behind the row of that time and id."""
 
-    at: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    at: datetime = EPOCH
     id: int = 0
 
 

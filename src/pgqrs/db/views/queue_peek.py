@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple
 
+from pgqrs.clock import EPOCH
 from pgqrs.db.database import WHOLE, Database, Kind, Row, store_call
 from pgqrs.db.queries import load
 from pgqrs.db.readable import most_behind
@@ -22,10 +23,9 @@ class PeekPosition(NamedTuple):
     message_id: int
 
 
-_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 # Before every message: there is no priority so high.
-FIRST = PeekPosition(False, 2**31, _LONG_AGO, 0)  # noqa: FBT003 - its name is above
-_FIRST_EXHAUSTED = PeekPosition(True, 0, _LONG_AGO, 0)  # noqa: FBT003
+FIRST = PeekPosition(False, 2**31, EPOCH, 0)  # noqa: FBT003 - its name is above
+_FIRST_EXHAUSTED = PeekPosition(True, 0, EPOCH, 0)  # noqa: FBT003
 
 
 @store_call(Kind.READ, idempotent=True)

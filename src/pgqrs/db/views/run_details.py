@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple
 
+from pgqrs.clock import EPOCH
 from pgqrs.db.database import WHOLE, Database, Kind, store_call
 from pgqrs.db.queries import load
 from pgqrs.db.readable import most_behind
@@ -17,7 +18,6 @@ from pgqrs.types import StepStatus, WorkerInfo, WorkerStatus
 
 _SQL = load(__package__, "run_details")
 
-EVER = datetime(1970, 1, 1, tzinfo=UTC)
 # Beyond this a bar shows no difference.
 MOST_STEPS = 1_000
 MOST_WAITS = 2_000
@@ -138,7 +138,7 @@ async def timeline(db: Database, run_id: int, *, limit: int, after: StepPlace = 
     rows = await db.fetch(
         _SQL["timeline"],
         run_id=run_id,
-        ever=EVER,
+        ever=EPOCH,
         after_time=time,
         after_ordinal=ordinal,
         after_step=step_id,

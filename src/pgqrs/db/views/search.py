@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from pgqrs.clock import EPOCH
 from pgqrs.db.database import WHOLE, Database, Kind, Row, store_call
 from pgqrs.db.queries import load
 from pgqrs.db.tables import workflows
@@ -48,7 +49,7 @@ MOST_ERROR = 2_000
 FAILURE_BUCKETS = 24
 # A run that was created after a moment has ended after it, too, but for what two clocks (a failover) may differ.
 CLOCK_SLACK = timedelta(hours=1)
-_ALWAYS = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2999, 1, 1, tzinfo=UTC))
+_ALWAYS = (EPOCH, datetime(2999, 1, 1, tzinfo=UTC))
 _UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 _TO_LOWER = str.maketrans(_UPPER, _LOWER)
 

@@ -15,7 +15,7 @@ from pgqrs.db.tables.runs import RecordedStep, RunRow
 from pgqrs.engine.batching import Batcher
 from pgqrs.engine.ctx.steps import Raise, apart, failed_before, replayed_text
 from pgqrs.engine.ctx.wait import WaitAnswer, Waiter
-from pgqrs.engine.definitions.arguments import bound_inputs, storable_inputs
+from pgqrs.engine.definitions.arguments import bound_inputs, is_stored_as, storable_inputs
 from pgqrs.engine.definitions.handlers import decorated
 from pgqrs.engine.instrumentation import triggered
 from pgqrs.engine.replay.branches import Branch, BranchPlace, current_branch
@@ -24,6 +24,7 @@ from pgqrs.engine.replay.suspension import Wait
 from pgqrs.engine.replay.task_factory import outside
 from pgqrs.errors import ExecutionFailed, InvalidArguments, RunCancelled, RunNotFound, WorkflowNotFound
 from pgqrs.serialization import decode, encode
+from pgqrs.text import step_ids
 from pgqrs.types import ENDED, RunStatus, StepStatus
 
 
@@ -36,13 +37,14 @@ class ChildRun:
 
     def result(self) -> Waiter:
         """What the child returned; ExecutionFailed or RunCancelled if it did not."""
-        return result_of(self.run_pass, self.run_pass.place(f"result:{self.run_id}"), self.run_id)
+        return result_of(self.run_pass, self.run_pass.place(step_ids.result(self.run_id)), self.run_id)
 
 
 async def spawn(run_pass: RunPass, place: BranchPlace, workflow: str, inputs: list[Any]) -> list[ChildRun]:
     """One child for each input, and the step that remembers them, in one transaction."""
     recorded = run_pass.recorded(place)
-    if recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR):
+    is_known = recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR)
+    if recorded is not None and is_known and not await _is_anothers(run_pass, recorded, workflow, inputs):
         if recorded.status is StepStatus.SUCCESS:
             # Before its turn: the children of a branch that is cancelled until then are open all the same.
             run_pass.open_children.update(decode(recorded.output or "[]"))
@@ -71,6 +73,33 @@ async def _spawn(
         return await _spawned(run_pass, place, found, workflow, texts)
     record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR)
     return Raise(await run_pass.recorder.fail(record, refused, branch=branch))
+
+
+async def _is_anothers(run_pass: RunPass, recorded: RecordedStep, workflow: str, inputs: list[Any]) -> bool:
+    """True when an attempt that went another way has started other children here; its record makes room then.
+
+    A handler cannot name what it spawns: the first child of a refund has the id that the first of a delivery has.
+    """
+    if recorded.status is not StepStatus.SUCCESS or not run_pass.places.has_lost(recorded.step_id):
+        return False
+    run_ids = decode(recorded.output or "[]")
+    rows = await run_pass.recorder.ask(lambda _again: outside(runs.several(run_pass.db, run_ids)))
+    given = {row.run_id: row for row in rows}
+    if len(given) < len(run_ids):
+        # One was deleted for good, and may have been the same.
+        return False
+    children = [given[run_id] for run_id in run_ids]
+    # `ctx.map(limit=...)` asks for as many as there is room for, which may be more than began together.
+    is_same = len(children) <= len(inputs) and all(row.workflow == workflow for row in children)
+    if is_same:
+        values = storable_inputs(inputs[: len(children)], max_bytes=run_pass.config.max_payload_bytes)
+        found = await run_pass.recorder.ask(lambda _again: outside(_found(run_pass.db, workflow)))
+        is_same = all(is_stored_as(found, value, row.input) for row, value in zip(children, values, strict=True))
+    if not is_same:
+        fence, step_id = run_pass.claim.fence, recorded.step_id
+        await run_pass.recorder.ask(lambda _again: outside(claims.make_room(run_pass.db, fence, step_id)))
+        del run_pass.claim.steps[step_id]
+    return not is_same
 
 
 async def _found(db: Driver, name: str) -> workflows.WorkflowRow:
@@ -127,13 +156,15 @@ def result_of(run_pass: RunPass, place: BranchPlace, run_id: int) -> Waiter:
         run_pass.open_children.discard(run_id)
         if recorded.status is StepStatus.ERROR:
             return WaitAnswer(error=failed_before(run_pass, place))
-        status, details = decode(recorded.output or "null")
-        # Before failures were recorded as errors, they were values.
-        return (
-            WaitAnswer(details)
-            if status == RunStatus.SUCCESS
-            else WaitAnswer(error=_failure(run_id, status, details))
-        )
+        match decode(recorded.output or "null"):
+            case [RunStatus.SUCCESS, details]:
+                return WaitAnswer(details)
+            case [(RunStatus.ERROR | RunStatus.CANCELLED) as status, details]:
+                # Before failures were recorded as errors, they were values.
+                return WaitAnswer(error=_failure(run_id, status, details))
+            case given:
+                # A person has answered in the place of the child.
+                return WaitAnswer(given)
 
     async def ask(branch: Branch | None) -> WaitAnswer | Wait:
         answer = await _asked(run_pass, place, run_id, branch)

@@ -27,12 +27,12 @@ from pgqrs.engine.ctx.steps import apart, check_step_call, step
 from pgqrs.engine.ctx.transactions import transaction
 from pgqrs.engine.recorded_errors import storable
 from pgqrs.engine.replay.branches import BranchPlace, StepCall, current_body
-from pgqrs.engine.replay.interruption import uninterrupted
 from pgqrs.engine.replay.refusals import refuse_in_body
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.errors import ConfigError
 from pgqrs.retry import RetryPolicy, checked_policy
 from pgqrs.serialization import decode, encode, naming
+from pgqrs.text import step_ids
 from pgqrs.text.durations import checked_seconds
 from pgqrs.text.names import checked_event_type, checked_name, checked_step_name
 from pgqrs.types import StepStatus
@@ -214,7 +214,7 @@ class Context:
         if body is not None:
             body[2].append(emission)
             return self._given(None)
-        place = self._run_pass.place(f"emit:{name}", does=True)
+        place = self._run_pass.place(step_ids.emit(name), does=True)
         asked = self._emit(place, emission)
         self._run_pass.unawaited.add(place.step_id, asked)
         return asked
@@ -235,7 +235,7 @@ class Context:
     def sleep(self, seconds: float | timedelta) -> Coroutine[object, None, None]:
         """Wakes at the time that was fixed when it was first asked for; holds nothing meanwhile."""
         length = timedelta(seconds=checked_seconds(seconds, "ctx.sleep"))
-        return wait.sleep(self._run_pass, self._run_pass.place("sleep"), length)
+        return wait.sleep(self._run_pass, self._run_pass.place(step_ids.SLEEP), length)
 
     @overload
     def pause(self, message: str = ..., *, type: type[T]) -> Coroutine[object, None, T]: ...
@@ -248,7 +248,7 @@ class Context:
         """
         if not isinstance(message, str):
             raise ConfigError(f"`pause(message)` must be a string, got {message!r}")
-        return wait.pause(self._run_pass, self._run_pass.place("pause"), storable(message), as_type=type)
+        return wait.pause(self._run_pass, self._run_pass.place(step_ids.PAUSE), storable(message), as_type=type)
 
     @overload
     def wait_for(
@@ -270,7 +270,7 @@ class Context:
         With `type=pgqrs.Answer`, or `pgqrs.Answer[T]`, also who has sent it.
         """
         seconds = None if timeout is None else checked_seconds(timeout, "timeout of ctx.wait_for")
-        place = self._run_pass.place(f"wait_for:{checked_step_name(name)}")
+        place = self._run_pass.place(step_ids.wait_for(checked_step_name(name)))
         return wait.wait_for(self._run_pass, place, name, seconds=seconds, as_type=type)
 
     def first(self, *waits: Awaitable[Any], **named: Awaitable[Any]) -> Coroutine[object, None, First]:
@@ -280,7 +280,7 @@ class Context:
         name. By the database's clock, and for as long as it takes: the run holds nothing meanwhile.
         """
         given = race.waiters(waits, named)
-        return race.first(self._run_pass, self._run_pass.place("first"), given)
+        return race.first(self._run_pass, self._run_pass.place(step_ids.FIRST), given)
 
     # -- children ----------------------------------------------------------------------------------------
 
@@ -291,14 +291,13 @@ class Context:
     def spawn(self, workflow: Any, params: Any = None) -> Coroutine[object, None, Any]:
         """Starts a child run, once however often this is replayed; `await child.result()` waits for it."""
         name = _name_of(workflow)
-        place = self._run_pass.place("spawn", does=True)
+        place = self._run_pass.place(step_ids.SPAWN, does=True)
         asked = self._spawn_one(place, name, params)
         self._run_pass.unawaited.add(place.step_id, asked)
         return asked
 
     async def _spawn_one(self, place: BranchPlace, workflow: str, params: Any) -> ChildRun:
-        with uninterrupted(self._run_pass, place):
-            [child] = await spawn(self._run_pass, place, workflow, [params])
+        [child] = await spawn(self._run_pass, place, workflow, [params])
         return child
 
     @overload
@@ -416,15 +415,15 @@ class Context:
 
     def now(self) -> Coroutine[object, None, datetime]:
         """The database's time, recorded; in the body of a step, which is recorded as a whole, the time itself."""
-        return self._answer("now", self._run_pass.now, datetime)
+        return self._answer(step_ids.NOW, self._run_pass.now, datetime)
 
     def uuid(self) -> Coroutine[object, None, uuid.UUID]:
         """A random UUID, recorded as `now` is."""
-        return self._answer("uuid", uuid.uuid4, uuid.UUID)
+        return self._answer(step_ids.UUID, uuid.uuid4, uuid.UUID)
 
     def random(self) -> Coroutine[object, None, float]:
         """A random number from 0 to 1, recorded as `now` is."""
-        return self._answer("random", random.random, float)
+        return self._answer(step_ids.RANDOM, random.random, float)
 
     def _answer(self, name: str, function: Callable[[], T], kind: type[T]) -> Coroutine[object, None, T]:
         if current_body.get() is not None:

@@ -13,6 +13,7 @@ from pgqrs.engine.replay.branches import Branch, current_branch
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.engine.replay.suspension import Wait
 from pgqrs.errors import ConfigError
+from pgqrs.text import step_ids
 
 
 def check_limit(limit: int | None) -> None:
@@ -51,14 +52,14 @@ async def map_(
 
 
 async def _begin(run_pass: RunPass, workflow: str, items: list[Any]) -> list[ChildRun]:
-    return await spawn(run_pass, run_pass.place("spawn", does=True), workflow, items)
+    return await spawn(run_pass, run_pass.place(step_ids.SPAWN, does=True), workflow, items)
 
 
 async def _ended(run_pass: RunPass, running: dict[int, Waiter], *, is_any: bool) -> dict[int, WaitAnswer]:
     """Those that have ended; waits for one, or for all when no other is to begin."""
     answers = {number: await waiter.replayed() for number, waiter in running.items()}
     ended = {number: answer for number, answer in answers.items() if answer is not None}
-    began = run_pass.claim.steps.get(run_pass.branch().next_id("spawn")) if is_any else None
+    began = run_pass.claim.steps.get(run_pass.branch().next_id(step_ids.SPAWN)) if is_any else None
     if began is not None and began.sequence is not None:
         # An earlier pass began the next ones when it had got these, and no others.
         sequences = {number: run_pass.claim.steps[running[number].place.step_id].sequence or 0 for number in ended}

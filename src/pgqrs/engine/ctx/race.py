@@ -103,9 +103,12 @@ async def _in_order(run_pass: RunPass, given: Mapping[int | str, Waiter]) -> lis
     if names and len(given) > 1:
         sent = await run_pass.recorder.ask(lambda _again: claims.unread_signals(run_pass.db, run_id, names))
     ended = {key: await each.ended_at(sent) for key, each in given.items()} if len(given) > 1 else {}
-    return sorted(given, key=lambda key: (not _has_ended(run_pass, given[key]), ended.get(key) or LATEST))
+    return sorted(given, key=lambda key: (_rank(run_pass, given[key]), ended.get(key) or LATEST))
 
 
-def _has_ended(run_pass: RunPass, waiter: Waiter) -> bool:
+def _rank(run_pass: RunPass, waiter: Waiter) -> int:
+    """What an earlier pass has recorded comes first: the signal is used up. Then the answer of a person."""
     recorded = run_pass.claim.steps.get(waiter.place.step_id)
-    return recorded is not None and recorded.status in _ENDED
+    if recorded is None or recorded.status not in _ENDED:
+        return 2
+    return 1 if recorded.sequence is None else 0

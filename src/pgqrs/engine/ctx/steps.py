@@ -15,15 +15,17 @@ from concurrent.futures import Future
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+from pgqrs.db.runs import claims
 from pgqrs.db.runs.history import Emission
 from pgqrs.db.runs.records import StepRecord
-from pgqrs.engine.definitions.handlers import return_type, shape_of
+from pgqrs.db.tables.runs import RecordedStep
+from pgqrs.engine.definitions.handlers import misfit, return_type, shape_of
 from pgqrs.engine.instrumentation import Tracer
 from pgqrs.engine.recorded_errors import message_of
 from pgqrs.engine.replay.branch_tasks import BranchTask
 from pgqrs.engine.replay.branches import Branch, BranchPlace, StepCall, current_body, current_branch
-from pgqrs.engine.replay.interruption import was_interrupted
-from pgqrs.engine.replay.refusals import interrupted
+from pgqrs.engine.replay.interruption import uninterrupted, was_interrupted
+from pgqrs.engine.replay.refusals import interrupted, outlasted
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.engine.replay.suspension import Wait
 from pgqrs.engine.replay.task_factory import outside
@@ -112,9 +114,9 @@ async def step(
         try:
             answer = await attempt
         except asyncio.CancelledError:
-            if not was_interrupted(run_pass):
+            if not was_interrupted(run_pass, is_undisturbed=True):
                 raise
-            answer = Raise(interrupted(place))
+            raise run_pass.lease.halt(outlasted(place.step_id)) from None
         finally:
             run_pass.in_flight.finish()
     else:
@@ -143,9 +145,10 @@ async def apart(run_pass: RunPass, attempt: Coroutine[Any, Any, Any], step_id: s
             raise
         task = asyncio.current_task()
         if run_pass.handler.is_async and (not isinstance(task, BranchTask) or task.timed_out):
-            # It records that itself.
+            # A step's body records that itself. Whether another verb was recorded is unknown.
             body.cancel()
-            answer = await body
+            with uninterrupted(run_pass, step_id):
+                answer = await body
             await run_pass.order.turn(step_id)
             return answer
         raise
@@ -156,7 +159,37 @@ async def replayed(
 ) -> Any:
     """What is recorded, returned or raised when it is its turn."""
     text = await replayed_text(run_pass, place, is_final=is_final)
-    return read(run_pass, place, text, return_type(function))
+    return await _answered(run_pass, place, text, return_type(function))
+
+
+async def _answered(run_pass: RunPass, place: BranchPlace, text: str | None, as_type: Any) -> Any:
+    """A recorded value. One that a person gave, and that is of another type, fails the step."""
+    recorded, branch = run_pass.claim.steps[place.step_id], current_branch.get()
+    if recorded.sequence is not None or branch is None or run_pass.places.has_passed(branch):
+        return read(run_pass, place, text, as_type)
+    try:
+        return decode(text or "null", as_type)
+    except SerializationError as error:
+        wrong = SerializationError(f"the data to resume with {misfit(as_type, decode(text or 'null'), error)}")
+    raise run_pass.failures.raised(await refused_answer(run_pass, place, wrong, branch))
+
+
+async def refused_answer(
+    run_pass: RunPass, place: BranchPlace, wrong: SerializationError, branch: Branch | None
+) -> BaseException:
+    """The error in the place of a person's answer, now and in every replay."""
+    text = run_pass.failures.error_text(wrong)
+    run_pass.in_flight.begin()
+    try:
+        is_held = await run_pass.recorder.ask(
+            lambda _again: outside(claims.refuse_answer(run_pass.db, run_pass.claim.fence, place.step_id, error=text))
+        )
+    finally:
+        run_pass.in_flight.finish()
+    if not is_held:
+        raise run_pass.lease.lose()
+    record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR, error=text)
+    return run_pass.failures.failure_of(record, branch=branch)
 
 
 async def replayed_text(run_pass: RunPass, place: BranchPlace, *, is_final: bool = False) -> str | None:
@@ -216,7 +249,9 @@ async def _attempt(run_pass: RunPass, call: StepCall, attempts: int, branch: Bra
         given = small_input(call.args, call.kwargs) if call.args or call.kwargs else None
         number = run_pass.order.number(place[0])
         record = StepRecord(place[0], place[1], StepStatus.SUCCESS, given, done[0], None, attempts, took, number)
-        await run_pass.recorder.record(record, emitted)
+        answered = await run_pass.recorder.record(record, emitted)
+        if answered is not None:
+            return read(run_pass, place, answered.output, return_type(call.function))
         return done[1]
     error, is_unknown = done
     if run_pass.lease.halted is not None or run_pass.lease.handing_back:
@@ -286,7 +321,7 @@ async def _body(run_pass: RunPass, call: StepCall, attempts: int, emitted: list[
 
 async def _failed(
     run_pass: RunPass, call: StepCall, record: StepRecord, error: BaseException, branch: Branch | None
-) -> Wait | Raise:
+) -> Any:
     """Another attempt later; or the error is recorded, and the handler's."""
     retry, attempts = call.retry, record.attempts
     if retry is not None and attempts < retry.max_attempts and _is_worth_it(error, retry):
@@ -298,7 +333,9 @@ async def _failed(
         # Now, and not when the run rests: the handler may give the wait up, and the attempt was made.
         await run_pass.recorder.record(record)
         return Wait(f"retry of {record.step_id}", record, until=until, retry=True)
-    again = await run_pass.recorder.fail(record, error, is_final=retry is not None, branch=branch)
+    again = await run_pass.recorder.fail_unless_answered(record, error, is_final=retry is not None, branch=branch)
+    if isinstance(again, RecordedStep):
+        return read(run_pass, call.place, again.output, return_type(call.function))
     if run_pass.tracer is not None:
         # Raised here, in the span of the step, which is to tell of it.
         raise run_pass.failures.raised(again)

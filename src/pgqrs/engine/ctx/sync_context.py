@@ -22,6 +22,7 @@ from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.engine.replay.unwinding import EngineSignal
 from pgqrs.engine.threads import start_thread
 from pgqrs.errors import ConfigError, InvalidTransition, NotAllowedInStep, PermanentError
+from pgqrs.text import step_ids
 
 if TYPE_CHECKING:
     import uuid
@@ -221,7 +222,7 @@ class SyncContext:
             _only_named.reset(token)
 
         async def race() -> First:
-            return await first(run_pass, run_pass.place("first"), waiters(waits, by_name))
+            return await first(run_pass, run_pass.place(step_ids.FIRST), waiters(waits, by_name))
 
         winner: First = _awaited(race, run_pass, self._loop)
         return winner

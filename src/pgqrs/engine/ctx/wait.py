@@ -10,12 +10,11 @@ from pgqrs.db.runs import claims
 from pgqrs.db.runs.claims import TakenSignal
 from pgqrs.db.runs.records import StepRecord
 from pgqrs.db.tables.runs import RecordedStep
-from pgqrs.engine.ctx.steps import apart, failed_before, read
+from pgqrs.engine.ctx.steps import apart, failed_before, read, refused_answer
 from pgqrs.engine.definitions.handlers import misfit
 from pgqrs.engine.replay.branches import Branch, BranchPlace, current_branch
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.engine.replay.suspension import Wait
-from pgqrs.engine.replay.task_factory import outside
 from pgqrs.errors import SerializationError, WaitTimeout
 from pgqrs.serialization import decode, encode
 from pgqrs.types import Answer as GivenAnswer
@@ -193,7 +192,10 @@ def wait_for(run_pass: RunPass, place: BranchPlace, name: str, *, seconds: float
         if until is not None and until <= run_pass.now():
             record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR)
             late = WaitTimeout(f"no signal {name!r} came in time")
-            return WaitAnswer(error=await run_pass.recorder.fail(record, late, branch=branch))
+            failed = await run_pass.recorder.fail_unless_answered(record, late, branch=branch)
+            if isinstance(failed, RecordedStep):
+                return await answered(TakenSignal(failed.output or "null", failed.input), branch)
+            return WaitAnswer(error=failed)
         output = None if until is None else encode(until)
         record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, output=output)
         return Wait(name, record, until=until, signal=name)
@@ -221,29 +223,11 @@ class _TypedAnswer:
                 # An earlier pass could read it, and went on with it.
                 read(run_pass, place, taken.payload, self._type)
             wrong = SerializationError(f"{self._what} {misfit(self._type, decode(taken.payload), error)}")
-            return WaitAnswer(error=await self._refused(wrong, branch))
+            return WaitAnswer(error=self._final(await refused_answer(run_pass, place, wrong, branch)))
         if not self._has_actor:
             return WaitAnswer(value)
         by = read(run_pass, place, taken.answered_by, Any)
         return WaitAnswer(GivenAnswer(value, by.get("actor") if isinstance(by, dict) else None))
-
-    async def _refused(self, wrong: SerializationError, branch: Branch | None) -> BaseException:
-        """The error in the place of the answer, now and in every replay."""
-        run_pass, place = self._run_pass, self._place
-        text = run_pass.failures.error_text(wrong)
-        run_pass.in_flight.begin()
-        try:
-            is_held = await run_pass.recorder.ask(
-                lambda _again: outside(
-                    claims.refuse_answer(run_pass.db, run_pass.claim.fence, place.step_id, error=text)
-                )
-            )
-        finally:
-            run_pass.in_flight.finish()
-        if not is_held:
-            raise run_pass.lease.lose()
-        record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR, error=text)
-        return self._final(run_pass.failures.failure_of(record, branch=branch))
 
     async def replayed(self, recorded: RecordedStep) -> WaitAnswer:
         """A recorded answer, or the error in its place: that of a wrong answer, or WaitTimeout."""
@@ -263,8 +247,10 @@ async def _signal(run_pass: RunPass, place: BranchPlace, name: str) -> TakenSign
     pending = StepRecord(
         place.step_id, place.ordinal, StepStatus.PAUSED, sequence=run_pass.order.number(place.step_id)
     )
+    # A wait of an earlier pass may have been answered by a person meanwhile: then that is its answer.
+    is_old, fence = place.step_id in run_pass.claim.steps, run_pass.claim.fence
     held, taken = await run_pass.recorder.ask(
-        lambda again: claims.take_signal(run_pass.db, run_pass.claim.fence, pending, name=name, again=again)
+        lambda again: claims.take_signal(run_pass.db, fence, pending, name=name, again=again or is_old)
     )
     if not held:
         raise run_pass.lease.lose()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from pgqrs.db.tables.workflows import WorkflowRow
 from pgqrs.engine.definitions.binding import Signature, Storable, input_text, storable
 from pgqrs.engine.definitions.handlers import decorated
 from pgqrs.engine.definitions.input_schema import stored_signature
-from pgqrs.errors import PgqrsError, SerializationError
+from pgqrs.errors import InvalidArguments, PgqrsError, SerializationError
+from pgqrs.serialization import decode
 
 T = TypeVar("T")
 
@@ -45,6 +47,14 @@ def bound_inputs(found: WorkflowRow, values: Sequence[Storable]) -> list[str]:
     """
     signature = stored_signature(found.name, found.input_schema) or decorated.get(found.name)
     return each_checked(lambda value: input_text(signature, value), values, many=len(values) > 1)
+
+
+def is_stored_as(found: WorkflowRow, value: Storable, text: str | None) -> bool:
+    """True when a run that was triggered with this value has this input, whatever was known of the workflow then."""
+    texts = [input_text(None, value)]
+    with suppress(InvalidArguments):
+        texts += bound_inputs(found, [value])
+    return decode(text or "null") in [decode(each) for each in texts]
 
 
 def each_checked(checked: Callable[[Any], T], given: Iterable[Any], *, many: bool = True) -> list[T]:

@@ -16,6 +16,7 @@ from pgqrs.db.tables.outbox import ClaimedEvent, VisibleEvent
 from pgqrs.engine.outbox.routes import Route
 from pgqrs.errors import PgqrsError, PublishFailed
 from pgqrs.retry import Backoff
+from pgqrs.shutdown_budgets import LAST_CALL_SECONDS
 from pgqrs.types import OutboxEvent
 
 log = logging.getLogger("pgqrs.outbox")
@@ -256,7 +257,7 @@ class OutboxLoop:
 
     async def _give_back(self, claimed: ClaimedEvent) -> None:
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(LAST_CALL_SECONDS):
                 await outbox.give_back(self._db, claimed)
         except (PgqrsError, TimeoutError) as error:
             log.debug("event %s was not given back: %s", claimed.event.id, error)

@@ -57,16 +57,11 @@ class LeaseRenewer:
                 self._heartbeat.let_go(held)
         late = time.monotonic() + self._lease_seconds * 2 / 3
         for message_id, lease in slow.items():
-            token, ends = self._holder.held.get(message_id, (0, 0.0))
+            token, ends = self._holder.known(message_id)
             # A token of another lease, or none: the handler has settled it.
             if token == lease.lease_token and message_id not in self._kept and ends < late:
                 # A lease that was lost shows when its message is settled: that changes nothing then, and says so.
                 self._kept[message_id] = self._heartbeat.hold(
-                    message_id, token, run_id=0, lease_seconds=self._lease_seconds
+                    message_id, lease.lease_token, run_id=0, lease_seconds=self._lease_seconds
                 )
-                self._loop.call_soon_threadsafe(self._remember, lease)
-
-    def _remember(self, lease: Lease) -> None:
-        """On the loop: its end is not the one that was known, and it must not be forgotten as ended."""
-        if self._holder.holds(lease):
-            self._holder.held[lease.message_id] = (lease.lease_token, float("inf"))
+                self._loop.call_soon_threadsafe(self._holder.renewed_by_others, lease)

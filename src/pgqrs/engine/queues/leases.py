@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -19,10 +20,11 @@ log = logging.getLogger("pgqrs.queue")
 HEARTBEAT_SECONDS = 10.0
 # Leases that were never settled are kept in mind until there are this many, then the ended ones are let go.
 MOST_REMEMBERED = 10_000
+_NOT_HELD: tuple[None, float] = (None, 0.0)
 
 
 class LeaseHolder:
-    """Leases messages of one queue, and knows what it holds."""
+    """Leases messages of one queue, and knows what it holds. Its verbs alone change what it knows."""
 
     def __init__(
         self, db: Driver, *, queue: str, queue_id: int, worker_id: int, registered: tuple[str, int, dict[str, Any]]
@@ -32,7 +34,7 @@ class LeaseHolder:
         self.queue_id = queue_id
         self.worker_id = worker_id
         # message id -> (token, when the lease ends on this process's monotonic clock)
-        self.held: dict[int, tuple[int, float]] = {}
+        self._held: dict[int, tuple[int, float]] = {}
         self._registered = registered
         self._most_remembered = MOST_REMEMBERED
         self._one_lease = asyncio.Lock()
@@ -67,6 +69,17 @@ class LeaseHolder:
         """Archives (or deletes) what is done, while a lease may be under way."""
         await self._turn(0, 0.0, [], done=done, keep=keep)
 
+    async def extend(self, fences: Sequence[Fence], seconds: float) -> set[int]:
+        """Keep these for so long from now; return the ids of those that were still held."""
+        ends = time.monotonic() + seconds
+        kept = await messages.extend(self.db, fences, seconds=seconds) if fences else set()
+        for message_id, token in fences:
+            if message_id in kept:
+                self._held[message_id] = (token, ends)
+            else:
+                self.forget([(message_id, token)])
+        return kept
+
     async def _turn(
         self,
         batch: int,
@@ -84,10 +97,10 @@ class LeaseHolder:
             batch=batch,
             done=done,
             keep=keep,
-            known=self.held,
+            known=self._held,
             bands=bands,
         )
-        ends, held = started + lease_seconds, self.held
+        ends, held = started + lease_seconds, self._held
         for lease in turn.leases:
             held[lease.message_id] = (lease.lease_token, ends)
         if batch and not bands:
@@ -101,24 +114,42 @@ class LeaseHolder:
             )
         return turn.leases
 
+    # -- what is held ------------------------------------------------------------------------------------
+
+    @property
+    def message_ids(self) -> list[int]:
+        return list(self._held)
+
     def holds(self, lease: Lease) -> bool:
         """False when it was settled, or lost, or is held anew under another token."""
-        return self.held.get(lease.message_id, (None,))[0] == lease.lease_token
+        return self._held.get(lease.message_id, _NOT_HELD)[0] == lease.lease_token
+
+    def known(self, message_id: int) -> tuple[int | None, float]:
+        """The token of its lease, and when that ends on this process's monotonic clock. From any thread.
+
+        No token, and an end long ago, when the message is not held.
+        """
+        return self._held.get(message_id, _NOT_HELD)
+
+    def renewed_by_others(self, lease: Lease) -> None:
+        """From now on its end is not known here, and it must not be forgotten as ended."""
+        if self.holds(lease):
+            self._held[lease.message_id] = (lease.lease_token, math.inf)
 
     def forget(self, fences: Iterable[Fence]) -> None:
         """Those very leases: the same message may be held anew under another token."""
-        held = self.held
+        held = self._held
         for message_id, token in fences:
-            if held.get(message_id, (None,))[0] == token:
+            if held.get(message_id, _NOT_HELD)[0] == token:
                 del held[message_id]
 
     def _forget_ended(self) -> None:
-        if len(self.held) > self._most_remembered:
+        if len(self._held) > self._most_remembered:
             now = time.monotonic()
-            for message_id in [i for i, (_, ends) in self.held.items() if ends <= now]:
-                del self.held[message_id]
+            for message_id in [i for i, (_, ends) in self._held.items() if ends <= now]:
+                del self._held[message_id]
             # Twice what is left: whoever really holds that many does not pay for the look at every dequeue.
-            self._most_remembered = max(MOST_REMEMBERED, 2 * len(self.held))
+            self._most_remembered = max(MOST_REMEMBERED, 2 * len(self._held))
 
     # -- life --------------------------------------------------------------------------------------------
 

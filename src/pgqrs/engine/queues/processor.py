@@ -26,6 +26,7 @@ from pgqrs.engine.queues.leases import LeaseHolder
 from pgqrs.engine.runs.outcome import asked_delay
 from pgqrs.errors import ConnectionFailed, PermanentError, PgqrsError
 from pgqrs.retry import Backoff, RetryPolicy
+from pgqrs.shutdown_budgets import QUEUE_FAREWELL_SECONDS
 
 log = logging.getLogger("pgqrs.queue")
 _T = TypeVar("_T")
@@ -41,14 +42,10 @@ WORTH_APART = 100
 SLICE_SECONDS = 0.005
 # How long an idle handler waits for a hint before it gives a sign of life and looks again.
 LOOK_SECONDS = 5.0
-# How long the end waits for the database; after that leases run out by themselves.
-FAREWELL_SECONDS = 5.0
-
 # Between tries while the database is away.
 AWAY_SECONDS = 1.0
 
 _BACKOFF = Backoff()
-_NONE = (None, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +183,7 @@ class QueueProcessor:
             leases = await asyncio.shield(taking)
         except asyncio.CancelledError:
             # It may be carried out all the same: then what nobody will handle goes straight back.
-            await asyncio.wait({taking}, timeout=FAREWELL_SECONDS)
+            await asyncio.wait({taking}, timeout=QUEUE_FAREWELL_SECONDS)
             if taking.done() and taking.exception() is None:
                 self._taken(taking.result())
             raise
@@ -284,11 +281,11 @@ class QueueProcessor:
                 await self._handle(slot, lease, now)
 
     async def _handle(self, slot: MessageSlot, lease: Lease, now: float) -> None:
-        held = self._holder.held
-        message_id, token = lease[0], lease[9]
+        holder = self._holder
         self._busy += 1
         try:
-            if held.get(message_id, _NONE)[1] - now < self._fresh_seconds and not await self._freshened(lease):
+            _, ends = holder.known(lease.message_id)
+            if ends - now < self._fresh_seconds and not await self._freshened(lease):
                 return
             slot.lease = lease
             await self._call(lease)
@@ -306,8 +303,8 @@ class QueueProcessor:
         else:
             self._handled += 1
             # Otherwise the handler has settled it itself.
-            if held.get(message_id, _NONE)[0] == token:
-                self._done.append((message_id, token))
+            if holder.holds(lease):
+                self._done.append(lease.fence)
         finally:
             slot.lease = None
             self._busy -= 1
@@ -325,13 +322,7 @@ class QueueProcessor:
 
     async def _freshened(self, lease: Lease) -> bool:
         """A message that waited its turn behind slow ones gets its full lease again; False when it is lost."""
-        seconds = self._manner.lease_seconds
-        ends = time.monotonic() + seconds
-        if not await messages.extend(self._db, [lease.fence], seconds=seconds):
-            self._holder.forget([lease.fence])
-            return False
-        self._holder.held[lease.message_id] = (lease.lease_token, ends)
-        return True
+        return bool(await self._holder.extend([lease.fence], self._manner.lease_seconds))
 
     # -- what does not go well ---------------------------------------------------------------------------
 
@@ -372,7 +363,7 @@ class QueueProcessor:
             worker.cancel()
         ending = self._loop.create_task(self._last_turn())
         # Neither a second cancellation nor a database that is away may hold up, or end, this.
-        await asyncio.wait({ending}, timeout=FAREWELL_SECONDS)
+        await asyncio.wait({ending}, timeout=QUEUE_FAREWELL_SECONDS)
 
     async def _last_turn(self) -> None:
         await asyncio.gather(*self._workers, return_exceptions=True)

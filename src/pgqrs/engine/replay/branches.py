@@ -18,6 +18,7 @@ from pgqrs.db.runs.history import Emission
 from pgqrs.engine.replay.branch_state import BranchState, may_follow
 from pgqrs.engine.replay.branch_tasks import BranchTask
 from pgqrs.retry import RetryPolicy
+from pgqrs.text import step_ids
 
 current_branch: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("pgqrs_branch", default=None)
 
@@ -111,6 +112,14 @@ class Branch:
             yield parent
             parent = parent.parent
 
+    def outwaited(self) -> None:
+        """The time of an `asyncio.wait` for it is up."""
+        self._among.outwaited()
+
+    def is_engaged(self) -> bool:
+        """True when it, or a branch of it that lives, has asked the context for something."""
+        return self.engaged or any(each.engaged and self in each.ancestors() for each in self._among.live)
+
     def end(self, task: asyncio.Future[Any] | None = None) -> None:
         if task is not None and not task.cancelled():
             self.error = task.exception()
@@ -125,6 +134,8 @@ class Branch:
 
     def park(self) -> None:
         """It waits for the engine, and so does not move: only what may move is looked at again and again."""
+        # Also one that was given what another branch has asked for.
+        self.engaged = True
         # A task of another class does not say when it is cancelled, which moves it.
         if isinstance(self.task, BranchTask):
             self._become(BranchState.PARKED)
@@ -172,20 +183,19 @@ class Branch:
 
     def next_id(self, name: str) -> str:
         """The id that the next step of that name will have."""
-        count = self.counts.get(name, 0) + 1
-        if not self.path:
-            return name if count == 1 else f"{name}#{count}"
-        return f"{name}@{self.path}" if count == 1 else f"{name}@{self.path}#{count}"
+        return step_ids.write(name, self.path, self.counts.get(name, 0) + 1)
 
 
 class BranchSet:
     """The branches of one pass that have not ended: its handler, and the tasks or threads that the handler began."""
 
-    __slots__ = ("_is_async", "changed", "live", "root", "stirring")
+    __slots__ = ("_is_async", "changed", "live", "outwaited", "root", "stirring")
 
-    def __init__(self, changed: Callable[[], None], *, is_async: bool) -> None:
+    def __init__(self, changed: Callable[[], None], *, outwaited: Callable[[], None], is_async: bool) -> None:
         # Called when one of them has ended.
         self.changed = changed
+        # Called when the time of an `asyncio.wait` for one of them is up.
+        self.outwaited = outwaited
         self._is_async = is_async
         self.live: dict[Branch, None] = {}
         # Those that do not wait for the engine.
@@ -215,7 +225,7 @@ class BranchSet:
 
     def close(self) -> None:
         """From now on the end of a branch concerns no one."""
-        self.changed = _nothing
+        self.changed = self.outwaited = _nothing
         self.live.clear()
         self.stirring.clear()
         if isinstance(self.root.task, BranchTask):
@@ -224,11 +234,6 @@ class BranchSet:
 
 def _nothing() -> None:
     """Ends late, and changes nothing."""
-
-
-def branch_of(step_id: str) -> str:
-    """The path of the branch that a step id belongs to."""
-    return step_id.partition("@")[2].partition("#")[0]
 
 
 # True in the task in which asyncio closes an async generator that was left before its end.

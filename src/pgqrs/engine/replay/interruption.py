@@ -1,4 +1,4 @@
-"""A deadline of asyncio's around something that is being recorded: refused, as a replay could not repeat it."""
+"""A deadline of asyncio's that ends a verb: refused, as a replay could not repeat it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pgqrs.engine.replay.branch_tasks import BranchTask
-from pgqrs.engine.replay.branches import BranchPlace
-from pgqrs.engine.replay.refusals import interrupted
+from pgqrs.engine.replay.refusals import outlasted
 
 if TYPE_CHECKING:
     from pgqrs.engine.replay.run_pass import RunPass
 
 
 @contextmanager
-def uninterrupted(run_pass: RunPass, place: BranchPlace) -> Iterator[None]:
-    """Refuses a deadline of asyncio's around something that is being written: a replay could not repeat it."""
+def uninterrupted(run_pass: RunPass, step_id: str) -> Iterator[None]:
+    """Refuses a deadline of asyncio's that ends a verb: a replay could not repeat it.
+
+    The pass is over then, and the run ends in ERROR. As an error of the verb it would be the handler's in this pass
+    alone: by the next one the verb may have been recorded.
+    """
     try:
         yield
     except asyncio.CancelledError:
@@ -25,14 +28,23 @@ def uninterrupted(run_pass: RunPass, place: BranchPlace) -> Iterator[None]:
             raise
     else:
         return
-    raise interrupted(place)
+    raise run_pass.lease.halt(outlasted(step_id))
 
 
-def was_interrupted(run_pass: RunPass) -> bool:
-    """True when the handler itself, by a deadline of asyncio's, has cancelled what it was waiting for."""
+def was_interrupted(run_pass: RunPass, *, is_undisturbed: bool = False) -> bool:
+    """True when the handler itself, by a deadline of asyncio's, has cancelled what it was waiting for.
+
+    `is_undisturbed` when there was no other branch that could have cancelled it.
+    """
     task = asyncio.current_task()
-    is_branch = isinstance(task, BranchTask) and not task.timed_out and not run_pass.branches.is_single
-    if run_pass.is_unwinding or is_branch:
-        # By another branch: a TaskGroup cancels the handler, too, when one of its tasks has failed.
+    if run_pass.is_unwinding or task is None:
         return False
-    return task is not None and task.cancelling() > 0
+    # Else by another branch: a TaskGroup cancels the handler, too, when one of its tasks has failed.
+    is_own = is_undisturbed or (task.timed_out if isinstance(task, BranchTask) else run_pass.branches.is_single)
+    return is_own and task.cancelling() > 0
+
+
+def outwaited(run_pass: RunPass) -> None:
+    """The time of an `asyncio.wait` for a branch is up."""
+    if not run_pass.is_unwinding and not run_pass.is_done:
+        run_pass.lease.halt(outlasted("asyncio.wait"))

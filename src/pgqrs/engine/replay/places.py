@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pgqrs.db.tables.runs import RecordedStep
-from pgqrs.engine.replay.branches import Branch, BranchPlace, branch_of
+from pgqrs.engine.replay.branches import Branch, BranchPlace
+from pgqrs.text.step_ids import branch_of
 from pgqrs.types import StepStatus
 
 
@@ -20,6 +21,8 @@ class Places:
         # one is that a failing sibling cancelled. They keep their results and lose their places.
         self._after_reopened = _after_reopened(steps)
         self._asked.update(self._after_reopened)
+        # Those that have lost their places, in this pass or an earlier one.
+        self._lost = {s.step_id for s in steps.values() if s.ordinal < 0}.union(self._after_reopened)
         self._by_place = {
             (branch_of(s.step_id), s.ordinal): s
             for s in steps.values()
@@ -49,6 +52,10 @@ class Places:
         """True while an earlier pass went beyond the place where the branch is now."""
         return self._furthest.get(branch.path, -1) >= branch.ordinal
 
+    def has_lost(self, step_id: str) -> bool:
+        """True when an attempt that went another way has recorded it: what is asked for now may be something else."""
+        return step_id in self._lost
+
     def missing(self) -> RecordedStep | None:
         """A completed step of the handler's own branch that it has not asked for."""
         for step in self._steps.values():
@@ -74,6 +81,7 @@ class Places:
         stale = [key for each in chain for key in self._behind(each)]
         left = [self._by_place.pop(key).step_id for key in stale]
         self._asked.update(left)
+        self._lost.update(left)
         for each in chain:
             self._furthest[each.path] = min(self._furthest.get(each.path, -1), each.ordinal - 1)
             self._last_child[each.path] = min(self._last_child.get(each.path, 0), each.children)
@@ -90,12 +98,19 @@ class Places:
 
 
 def _after_reopened(steps: dict[str, RecordedStep]) -> list[str]:
-    """A step that is to be run again keeps the number of its failure until then."""
+    """What the handler did after the failure of a step that is to be run again; that step has its number until then.
+
+    A wait that has not ended has no number: it may be one that a cancelled branch began in its `finally`.
+    """
     reopened = [s.sequence for s in steps.values() if s.status is StepStatus.PENDING and s.sequence is not None]
     first = min(reopened, default=None)
     if first is None:
         return []
-    return [s.step_id for s in steps.values() if s.sequence is not None and s.sequence > first and s.ordinal >= 0]
+    return [s.step_id for s in steps.values() if s.ordinal >= 0 and _is_after(s, first)]
+
+
+def _is_after(step: RecordedStep, number: int) -> bool:
+    return step.status is StepStatus.PAUSED if step.sequence is None else step.sequence > number
 
 
 # Of a run that has not recorded anything, which most passes begin with. Nothing is ever noted in it.

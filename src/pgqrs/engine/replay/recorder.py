@@ -7,13 +7,18 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from pgqrs.db.driver import Driver
+from pgqrs.db.runs import claims
 from pgqrs.db.runs.claims import Claim
 from pgqrs.db.runs.history import Emission
 from pgqrs.db.runs.records import Ended, RunWrite, StepRecord, Suspended
+from pgqrs.db.tables import runs
+from pgqrs.db.tables.runs import RecordedStep
 from pgqrs.engine.replay.branches import Branch
 from pgqrs.engine.replay.failures import Failures
 from pgqrs.engine.replay.pass_lease import PassLease
 from pgqrs.engine.replay.result_order import ResultOrder
+from pgqrs.engine.replay.task_factory import outside
 from pgqrs.engine.replay.unwinding import Halt
 from pgqrs.engine.runs.committer import Committer
 from pgqrs.errors import ConnectionFailed, PgqrsError
@@ -32,18 +37,20 @@ _FINAL = frozenset((StepStatus.SUCCESS, StepStatus.ERROR))
 class Recorder:
     """Records steps and outcomes of one pass, and makes its other calls to the store."""
 
-    __slots__ = ("_claim", "_committer", "_failures", "_fence", "_lease", "_order", "_workflow")
+    __slots__ = ("_claim", "_committer", "_db", "_failures", "_fence", "_lease", "_order", "_workflow")
 
     def __init__(
         self,
         claim: Claim,
         workflow: str,
         *,
+        db: Driver,
         committer: Committer,
         lease: PassLease,
         order: ResultOrder,
         failures: Failures,
     ) -> None:
+        self._db = db
         self._claim = claim
         self._fence = claim.fence
         self._workflow = workflow
@@ -52,27 +59,55 @@ class Recorder:
         self._order = order
         self._failures = failures
 
-    async def record(self, step: StepRecord, emissions: Sequence[Emission] = ()) -> None:
-        """Returns when it is durable; what is emitted goes into the outbox with it. Halt when it cannot be."""
+    async def record(self, step: StepRecord, emissions: Sequence[Emission] = ()) -> RecordedStep | None:
+        """Returns when it is durable; what is emitted goes into the outbox with it. Halt when it cannot be.
+
+        Of a paused step it gives what a person has answered meanwhile: that is its record, and not this one.
+        """
         self._lease.check_alive()
         if step.sequence is None and step.status in _FINAL:
             step = step._replace(sequence=self._order.number(step.step_id))
         write = RunWrite(self._fence, (step,), None, tuple(emissions) if emissions else (), self._workflow)
         try:
-            await self._committer.write(write)
-        except Exception as error:  # noqa: BLE001 - none of it is the handler's
-            await self.insisted(error, lambda: self._committer.write(write._replace(again=True)))
+            try:
+                await self._committer.write(write)
+            except Exception as error:  # noqa: BLE001 - none of it is the handler's
+                await self.insisted(error, lambda: self._committer.write(write._replace(again=True)))
+            before = self._claim.steps.get(step.step_id) if self._claim.steps else None
+            if before is None or before.status is not StepStatus.PAUSED or step.status not in _FINAL:
+                return None
+            # Before its number counts as written: no other result must overtake it.
+            return await self._answered_meanwhile(step)
         finally:
             self._order.is_numbered(step.step_id)
+
+    async def _answered_meanwhile(self, step: StepRecord) -> RecordedStep | None:
+        """What is recorded of a step in the place of this: no number, so a person gave it. It gets this number."""
+        run_id, step_id, number = self._claim.run_id, step.step_id, step.sequence
+        steps = await self.ask(lambda _again: outside(runs.recorded_steps(self._db, [run_id])))
+        found: RecordedStep | None = steps[run_id].get(step_id)
+        if found is None or found.sequence is not None or number is None:
+            return None
+        await self.ask(lambda _again: outside(claims.number_step(self._db, self._fence, step_id, number)))
+        return found
 
     async def fail(
         self, record: StepRecord, error: BaseException, *, is_final: bool = False, branch: Branch | None = None
     ) -> BaseException:
         """Records that a step failed; gives the error that the handler gets, now and in every replay."""
+        failed = await self.fail_unless_answered(record, error, is_final=is_final, branch=branch)
+        return error if isinstance(failed, RecordedStep) else failed
+
+    async def fail_unless_answered(
+        self, record: StepRecord, error: BaseException, *, is_final: bool = False, branch: Branch | None = None
+    ) -> BaseException | RecordedStep:
+        """As `fail`; gives what a person has answered meanwhile in the place of the failure."""
         text = self._failures.error_text(error)
         number = self._order.number(record.step_id)
         record = record._replace(status=StepStatus.ERROR, output=None, error=text, sequence=number)
-        await self.record(record)
+        answered = await self.record(record)
+        if answered is not None:
+            return answered
         failure = self._failures.failure_of(record, is_final=is_final, branch=branch)
         return failure.with_traceback(error.__traceback__)
 

@@ -46,6 +46,14 @@ def interrupted(place: BranchPlace) -> PermanentError:
     )
 
 
+def outlasted(step_id: str) -> PermanentError:
+    """The error of a run whose handler puts a deadline of asyncio's around a verb, and whose time is up."""
+    return PermanentError(
+        f"a deadline of asyncio's (asyncio.timeout, wait_for or wait) ended {step_id!r}, which a replay could not "
+        "repeat; use ctx.step(..., timeout=...), ctx.wait_for(..., timeout=...) or ctx.first(..., ctx.sleep(...))"
+    )
+
+
 def diverged(run_id: int, what: str) -> NonDeterminism:
     """The code and the record do not fit."""
     return NonDeterminism(

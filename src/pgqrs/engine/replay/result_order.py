@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from pgqrs.db.tables.runs import RecordedStep
@@ -15,7 +16,16 @@ from pgqrs.engine.replay.branches import BranchSet
 class ResultOrder:
     """Gives results their numbers, and a handler with several branches its results in the order of these."""
 
-    __slots__ = ("_all_given", "_arrivals", "_branches", "_loop", "_number_of", "_numbers", "_steps")
+    __slots__ = (
+        "_all_given",
+        "_arrivals",
+        "_branches",
+        "_loop",
+        "_number_of",
+        "_numbers",
+        "_steps",
+        "_uninterrupted",
+    )
 
     def __init__(
         self,
@@ -23,12 +33,15 @@ class ResultOrder:
         branches: BranchSet,
         loop: asyncio.AbstractEventLoop,
         all_given: Callable[[], None],
+        uninterrupted: Callable[[str], AbstractContextManager[None]],
     ) -> None:
         self._steps = steps
         self._branches = branches
         self._loop = loop
         # Called when no result waits any more.
         self._all_given = all_given
+        # Around a wait for a result: see `interruption.py`.
+        self._uninterrupted = uninterrupted
         # The order in which results reach the handler; which numbers steps of this pass have in it.
         self._numbers = itertools.count(1 + max((s.sequence or 0 for s in steps.values()), default=0))
         self._number_of: dict[str, int] = {}
@@ -64,7 +77,8 @@ class ResultOrder:
             return
         numbers = [number for each in step_ids if (number := self._sequence(each)) is not None]
         if numbers:
-            await self.arrivals.turn(max(numbers))
+            with self._uninterrupted(step_ids[0]):
+                await self.arrivals.turn(max(numbers))
 
     def _sequence(self, step_id: str) -> int | None:
         recorded = self._steps.get(step_id)
@@ -79,5 +93,6 @@ class ResultOrder:
             self._arrivals.move()
 
     def close(self) -> None:
+        self._uninterrupted = lambda _step_id: nullcontext()
         if self._arrivals is not None:
             self._arrivals.close()

@@ -13,6 +13,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from pgqrs.config import Config
@@ -37,6 +38,7 @@ from pgqrs.engine.replay.branches import (
 )
 from pgqrs.engine.replay.failures import Failures
 from pgqrs.engine.replay.in_flight import InFlight
+from pgqrs.engine.replay.interruption import outwaited, uninterrupted
 from pgqrs.engine.replay.pass_lease import PassLease
 from pgqrs.engine.replay.places import NOTHING_RECORDED, Places
 from pgqrs.engine.replay.recorder import Recorder
@@ -107,17 +109,22 @@ class RunPass:
         self.seconds = time.monotonic if db.clock.now() is None else self._clock_seconds
         self.shutdown = PassShutdown(self, self._loop, patience=ABANDON_SECONDS)
         self.lease = PassLease(claim.run_id, held, self.shutdown.on_halt)
-        self.branches = BranchSet(self._branches_changed, is_async=handler.is_async)
+        self.branches = BranchSet(
+            self._branches_changed, outwaited=partial(outwaited, self), is_async=handler.is_async
+        )
         self.root = self.branches.root
         self.resting = Resting(self)
         self.places = Places(claim.steps) if claim.steps else NOTHING_RECORDED
         self.unawaited = UnawaitedCalls()
         self.in_flight = InFlight(self.lease, self.resting.look)
-        self.order = ResultOrder(claim.steps, self.branches, self._loop, self.resting.look)
+        self.order = ResultOrder(
+            claim.steps, self.branches, self._loop, self.resting.look, partial(uninterrupted, self)
+        )
         self.failures = Failures(Program.of(handler.function))
         self.recorder = Recorder(
             claim,
             handler.name,
+            db=db,
             committer=committer,
             lease=self.lease,
             order=self.order,
@@ -169,7 +176,8 @@ class RunPass:
         if self.branches.has_several:
             # A branch that a failing sibling cancelled in an earlier pass must be cancelled again before it gets to
             # do more than it did then.
-            await self.order.arrivals.caught_up()
+            with uninterrupted(self, "replay"):
+                await self.order.arrivals.caught_up()
             self.check_usable()
         branch = current_branch.get()
         left = [] if branch is None else self.places.leave_behind(branch)
@@ -178,7 +186,8 @@ class RunPass:
             self.in_flight.begin()
             losing = self.recorder.ask(lambda _again: claims.lose_places(self.db, self.claim.fence, left))
             body = self.in_flight.begun(outside(losing))
-            await told(self.order.arrivals, body, lambda: None)
+            with uninterrupted(self, "replay"):
+                await told(self.order.arrivals, body, lambda: None)
             body.result()
 
     async def number_late(self, place: BranchPlace) -> None:
@@ -192,9 +201,10 @@ class RunPass:
         await self.leave_behind()
         number = self.order.number(place.step_id)
         try:
-            await self.recorder.ask(
-                lambda _again: outside(claims.number_step(self.db, self.claim.fence, place.step_id, number))
-            )
+            with uninterrupted(self, step_id := place.step_id):
+                await self.recorder.ask(
+                    lambda _again: outside(claims.number_step(self.db, self.claim.fence, step_id, number))
+                )
         finally:
             self.order.is_numbered(place.step_id)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pgqrs.db.runs.records import ANY_OF, StepRecord, Suspended
 from pgqrs.engine.replay.branches import Branch
+from pgqrs.engine.replay.interruption import uninterrupted
 from pgqrs.engine.replay.task_states import Pending, awaited_by, has_deadline, pending
 from pgqrs.engine.replay.unwinding import EngineSignal, Suspend
 from pgqrs.errors import PermanentError
@@ -71,7 +72,8 @@ class Resting:
         self._blocked[future] = branch
         self.look()
         try:
-            await future
+            with uninterrupted(run_pass, waits[0].step.step_id):
+                await future
         finally:
             branch.end_wait()
             del self._blocked[future]
@@ -181,12 +183,12 @@ class Resting:
         timed = [branch for branch in run_pass.branches.live if has_deadline(branch.task)]
         for future, branch in self._blocked.items():
             if not future.done() and any(each is branch or each in branch.ancestors() for each in timed):
-                future.set_exception(
-                    PermanentError(
-                        "asyncio.timeout or asyncio.wait_for around a wait does not last: the run is put to rest "
-                        "meanwhile; use ctx.wait_for(..., timeout=...) or ctx.first(..., ctx.sleep(...))"
-                    )
+                # Not as an error of the wait, which the handler could catch: in a replay the wait may have ended.
+                refused = PermanentError(
+                    "asyncio.timeout or asyncio.wait_for around a wait does not last: the run is put to rest "
+                    "meanwhile; use ctx.wait_for(..., timeout=...) or ctx.first(..., ctx.sleep(...))"
                 )
+                _raise_in(future, run_pass.lease.halt(refused))
                 return True
         return False
 
@@ -210,6 +212,7 @@ class Resting:
                 signals=tuple(wait.signal for wait in waits if wait.signal is not None),
                 children=any(wait.child is not None for wait in waits),
                 any_of=any_of,
+                answerable=tuple(each for each in self._waits if each in self._run_pass.claim.steps),
             ),
             # A step that is retried later was recorded when it failed.
             tuple(wait.step for wait in waits if not wait.retry),

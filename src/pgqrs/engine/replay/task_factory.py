@@ -37,6 +37,10 @@ def _order_in_as_completed(coro: object) -> Sequence[Any] | None:
     return None
 
 
+# An application may have set it. Python 3.12 is the first that has it.
+_EAGER: Any = getattr(asyncio, "eager_task_factory", None)
+
+
 class _TaskFactory:
     """Makes the tasks of an event loop: one that begins in a branch is a branch of it."""
 
@@ -85,6 +89,9 @@ class _TaskFactory:
         task: asyncio.Future[Any]
         if self._inner is None:
             task = BranchTask(coro, of=child, loop=loop, **given)
+        elif self._inner is _EAGER:
+            # Those of handlers do not start eagerly: a worker without this factory may replay the run.
+            task = BranchTask(coro, of=child, loop=loop, **{"eager_start": child is None, **given})
         else:
             task = self._inner(loop, coro, **given)
         if child is not None:

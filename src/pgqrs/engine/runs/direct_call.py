@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pgqrs.config import Config
@@ -33,10 +33,11 @@ from pgqrs.engine.replay.task_factory import outside
 from pgqrs.engine.runs import process_identity
 from pgqrs.engine.runs.committer import Committer
 from pgqrs.engine.runs.executor import Executor
+from pgqrs.engine.runs.lost_runs import end_lost
 from pgqrs.engine.runs.outcome import Outcome
-from pgqrs.engine.runs.worker import WORKER_LOST
 from pgqrs.errors import ExecutionFailed, LeaseLost, PauseError, PgqrsError, RunCancelled, RunDeleted
 from pgqrs.serialization import decode, naming
+from pgqrs.shutdown_budgets import DIRECT_CALL_FAREWELL_SECONDS
 from pgqrs.types import ENDED, RunStatus
 
 log = logging.getLogger("pgqrs.run")
@@ -47,8 +48,6 @@ _MOST_CHILDREN = 10
 _SILENT_LEASES = 3
 # A run that is due and yet was not leased is in another open transaction: do not spin.
 _SHORTEST_WAIT_SECONDS = 0.05
-# How long a call that ends waits for a database that does not answer.
-_FAREWELL_SECONDS = 5.0
 
 _Pass = asyncio.Task[tuple[Outcome, BaseException | None]]
 
@@ -165,21 +164,14 @@ class DirectCall:
         claimed = await self._lease(list(handlers)[:room])
         for claim in claimed:
             self._execute(claim, handlers[claim.run_id], since=since, once=False)
-        return bool(claimed) or await self._end_lost({each.queue_id for each in family})
+        # A child whose processes died as often as they may ends here, or the call would wait for it.
+        return bool(claimed) or bool(await end_lost(self._db, list({each.queue_id for each in family})))
 
     async def _lease(self, run_ids: Sequence[int], *, attempt: int | None = None) -> list[Claim]:
         seconds = self._config.lease_seconds
         return await claims.claim_due(
             self._db, run_ids, worker_id=self._worker_id, lease_seconds=seconds, attempt=attempt
         )
-
-    async def _end_lost(self, queue_ids: Collection[int]) -> bool:
-        """End runs whose processes died as often as they may."""
-        if not await claims.some_are_lost(self._db, list(queue_ids)):
-            return False
-        ended = await claims.end_lost(self._db, list(queue_ids), **WORKER_LOST)
-        self._db.hints.announce([-run_id for run_id in ended])
-        return bool(ended)
 
     async def _take_over(self, run_ids: Sequence[int]) -> bool:
         """End the leases of processes that have ended, long before their time; False when there is none."""
@@ -250,24 +242,20 @@ class DirectCall:
                 await asyncio.wait(self._passes.values(), return_when=asyncio.FIRST_COMPLETED)
                 self._forget_passes()
                 continue
-            queues = {queue_id, *(each.queue_id for each in family)}
-            if not (begun or await self._take_over([run_id, *_ids(family)]) or await self._end_lost(queues)):
+            queues = list({queue_id, *(each.queue_id for each in family)})
+            if not (begun or await self._take_over([run_id, *_ids(family)]) or await end_lost(self._db, queues)):
                 return
 
     # -- the end -----------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Hand back what is still held, and sign off; a database that is away does not keep the caller."""
-        # A task that is cancelled before it began would hand nothing back.
-        await asyncio.sleep(0)
-        self._executor.hand_back()
-        for task in self._passes.values():
-            task.cancel()
+        await self._executor.cancel(self._passes.values())
         await asyncio.gather(*self._passes.values(), return_exceptions=True)
         self._db.hints.watchers.remove(self._heartbeat.heard)
         await asyncio.to_thread(self._heartbeat.close)
         try:
-            async with asyncio.timeout(_FAREWELL_SECONDS):
+            async with asyncio.timeout(DIRECT_CALL_FAREWELL_SECONDS):
                 await self._committer.drain()
                 await direct_calls.leave(self._db, self._worker_id, sorted(self._leased), ended=self.has_ended)
         except (PgqrsError, TimeoutError) as error:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from pgqrs.config import Config
 from pgqrs.db.driver import Driver
 from pgqrs.db.runs.claims import Claim
-from pgqrs.db.runs.records import Ended, Suspended
+from pgqrs.db.runs.records import Ended, RunWrite, Suspended
+from pgqrs.db.tables import runs
 from pgqrs.engine.ctx.context import Context, current_context
 from pgqrs.engine.ctx.sync_context import SyncContext, in_root
 from pgqrs.engine.definitions.handlers import Handler
 from pgqrs.engine.heartbeat import Heartbeat, HeldLease
+from pgqrs.engine.instrumentation import hooks
 from pgqrs.engine.replay.branches import current_body, current_branch, handled_error
 from pgqrs.engine.replay.failures import raised_as, reopened
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.engine.replay.task_factory import install_task_factory, outside
 from pgqrs.engine.replay.unwinding import EngineSignal
 from pgqrs.engine.runs.committer import Committer
-from pgqrs.engine.runs.outcome import Outcome, failure
+from pgqrs.engine.runs.outcome import Outcome, failure, without_handler
 from pgqrs.engine.threads import in_thread
 from pgqrs.errors import LeaseLost, PermanentError, StorePromoted, TransientError
 from pgqrs.retry import RetryPolicy
@@ -57,6 +59,14 @@ class Executor:
         """From now on a cancelled task means that its run is handed back. Else the handler itself was cancelled."""
         for run_pass in self._executions:
             run_pass.lease.hand_back()
+
+    async def cancel(self, tasks: Collection[asyncio.Task[Any]]) -> None:
+        """Cancel the tasks that execute runs here, so that each hands its run back."""
+        # A task that is cancelled before it began would hand nothing back.
+        await asyncio.sleep(0)
+        self.hand_back()
+        for task in tasks:
+            task.cancel()
 
     def abandon(self, task: asyncio.Task[Any]) -> None:
         """The task does not end: nothing that it asks for is done any more, and its lease is not renewed."""
@@ -95,6 +105,16 @@ class Executor:
             self._executions.discard(run_pass)
             self._heartbeat.let_go(held)
             run_pass.close()
+
+    async def decline(self, claim: Claim, held: HeldLease, *, workflow: str) -> Ended | Suspended:
+        """Record that there is no code for the run here: another worker may have it, or this one some day."""
+        self._heartbeat.let_go(held)
+        run = await runs.get(self._db, claim.run_id)
+        end = without_handler(run, now=claim.now, grace_seconds=self._config.no_handler_grace_seconds)
+        await self._committer.write(RunWrite(claim.fence, end=end))
+        if hooks.meter is not None and isinstance(end, Ended):
+            hooks.meter.finished(workflow, end.status, None)
+        return end
 
     async def _execute(
         self, run_pass: RunPass, held: HeldLease, *, once: bool

@@ -19,12 +19,11 @@ from pgqrs.errors import (
 )
 from pgqrs.retry import RetryPolicy
 from pgqrs.serialization import encode, object_in
+from pgqrs.text.durations import LONGEST_SECONDS
 from pgqrs.text.error_signature import error_signature
 from pgqrs.types import RunStatus
 
 _MOST_MESSAGE = 2_000
-# A century; a handler that asks for more, or for no number at all, gets the usual backoff.
-_LONGEST_DELAY = 100 * 365.25 * 86400
 # The seed's words.
 NO_HANDLER = "no_handler_registered"
 _LONGEST_WITHOUT_HANDLER = 30.0
@@ -81,7 +80,8 @@ def failure(
 def asked_delay(error: BaseException) -> float | None:
     """The seconds after which the error wants to be tried again; None: the usual backoff."""
     match error:
-        case TransientError(retry_after=float() | int() as seconds) if 0 <= seconds <= _LONGEST_DELAY:
+        # A handler that asks for more, or for no number at all, gets the usual backoff.
+        case TransientError(retry_after=float() | int() as seconds) if 0 <= seconds <= LONGEST_SECONDS:
             return float(seconds)
         case _:
             return None

@@ -26,15 +26,16 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
 
+from pgqrs.clock import EPOCH, LAST_YEAR
 from pgqrs.errors import ConfigError
+from pgqrs.text.durations import LONGEST
 
 Kind = Literal["cron", "interval", "once"]
 
 # Shorter ones are a loop, and belong into a handler.
 LEAST_INTERVAL = timedelta(seconds=1)
-_LONGEST_INTERVAL = timedelta(days=366 * 100)
 _LONGEST_CRON = 200
-_FIRST, _LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2970, 1, 1, tzinfo=UTC)
+_LAST = datetime(LAST_YEAR, 1, 1, tzinfo=UTC)
 _SECOND, _DAY = timedelta(seconds=1), timedelta(days=1)
 _SHORTHANDS = {
     "@yearly": "0 0 1 1 *",
@@ -107,7 +108,7 @@ class Cadence:
 
     def slots_after(self, instant: datetime) -> Iterator[datetime]:
         """All slots later than the instant, strictly rising, in UTC."""
-        instant = max(instant.astimezone(UTC), _FIRST)
+        instant = max(instant.astimezone(UTC), EPOCH)
         match self.kind:
             case "cron":
                 slots = self._running(instant) if self._runs_through() else self._at_fixed_times(instant)
@@ -263,7 +264,7 @@ def _never(shown: str) -> ConfigError:
 
 
 def _checked_interval(every: timedelta) -> timedelta:
-    if not isinstance(every, timedelta) or not LEAST_INTERVAL <= every <= _LONGEST_INTERVAL:
+    if not isinstance(every, timedelta) or not LEAST_INTERVAL <= every <= LONGEST:
         raise ConfigError(f"every must be from one second to 100 years, not {every!r}")
     return every
 
@@ -271,7 +272,7 @@ def _checked_interval(every: timedelta) -> timedelta:
 def _checked_at(at: datetime | None) -> datetime:
     if not isinstance(at, datetime) or at.utcoffset() is None:
         raise ConfigError(f"at must be a datetime with a time zone, not {at!r}")
-    if not _FIRST.year <= at.year < _LAST.year:
+    if not EPOCH.year <= at.year < _LAST.year:
         raise ConfigError(f"at must lie between the years 1970 and 2970, not {at!r}")
     return at.astimezone(UTC)
 

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from pgqrs.api.operations.export import export_pieces
 from pgqrs.api.operations.run_actions import RETRY_CHILDREN, actions_of
 from pgqrs.api.operations.why import why
+from pgqrs.clock import EPOCH
 from pgqrs.db.runs import history
 from pgqrs.db.tables import runs
 from pgqrs.db.tables.runs import StepPlace
@@ -176,7 +177,7 @@ def _number(text: str) -> int:
 
 
 def _behind(step: TimedStep) -> str:
-    return step_cursor(StepPlace(step.started_at or run_details.EVER, step.ordinal, step.step_id))
+    return step_cursor(StepPlace(step.started_at or EPOCH, step.ordinal, step.step_id))
 
 
 ENDPOINTS = (

@@ -16,7 +16,7 @@ from pgqrs.db.views.run_details import Waiting
 from pgqrs.errors import InvalidTransition, SerializationError
 from pgqrs.filters import RunFilter
 from pgqrs.serialization import decode
-from pgqrs.text.names import signal_of
+from pgqrs.text.step_ids import is_answered_by_people, signal_of
 from pgqrs.web import pagination
 from pgqrs.web.auth.access import Scope
 from pgqrs.web.pages.confirm import Confirmation, Field, PageAction, Unclear, text, value
@@ -159,12 +159,7 @@ class Open:
 
 async def waits_of(asked: RequestContext, run_ids: Sequence[int]) -> list[Open]:
     found = await run_details.waits(await asked.store.ready(), run_ids)
-    return [_open(each) for each in found if signal_of(each.step_id) is not None or _is_pause(each.step_id)]
-
-
-def _is_pause(step_id: str) -> bool:
-    """`pause`, `pause#2`, `pause@1`: what `ctx.pause` records; a user's own step of that name does not wait."""
-    return step_id.partition("@")[0].partition("#")[0] == "pause"
+    return [_open(each) for each in found if is_answered_by_people(each.step_id)]
 
 
 def _open(wait: Waiting) -> Open:

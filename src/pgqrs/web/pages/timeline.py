@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from pgqrs.db.tables.runs import RunRow
 from pgqrs.db.views.run_details import FailedAttempt, TimedStep
-from pgqrs.text.names import signal_of
+from pgqrs.text.step_ids import is_wait
 from pgqrs.types import ENDED, StepStatus
 from pgqrs.web.pages.rendering import took
 
@@ -26,8 +26,6 @@ _FOLD_WIDTH = 4.0
 _LEAST_WIDTH = 0.5
 # So that two labels have room beside each other, also on a phone.
 _TICK_DISTANCE = 24.0
-# Steps that are a wait and no work.
-_WAITS = ("sleep", "pause", "result:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +89,6 @@ def drawn(run: RunRow, steps: Sequence[TimedStep], failures: Sequence[FailedAtte
         folds=axis.folds,
         now=None if ended else axis.x(now),
     )
-
-
-def is_wait(step_id: str) -> bool:
-    return signal_of(step_id) is not None or step_id.startswith(_WAITS)
 
 
 def _attempts(step: TimedStep, failures: Sequence[FailedAttempt]) -> list[FailedAttempt]:

@@ -21,6 +21,8 @@ from pgqrs.db.views.run_details import Cell
 from pgqrs.db.views.throughput import workflows_at_a_glance
 from pgqrs.errors import ConfigError, InvalidArguments, SerializationError
 from pgqrs.filters import RunFilter
+from pgqrs.text.durations import parse_duration
+from pgqrs.text.step_ids import work_of
 from pgqrs.types import RunSummary, StepStatus
 from pgqrs.web import pagination
 from pgqrs.web.auth.access import Scope
@@ -112,7 +114,7 @@ def step_lines(cells: Sequence[Cell], columns: Sequence[int]) -> list[StepLine]:
     """A line for each name, repetitions and branches (`fetch#2`, `fetch@1`) together, in the order of the steps."""
     by_name: dict[str, list[Cell]] = {}
     for cell in cells:
-        by_name.setdefault(_base(cell.step_id), []).append(cell)
+        by_name.setdefault(work_of(cell.step_id), []).append(cell)
     ordered = sorted(by_name.items(), key=lambda item: (min(cell.ordinal for cell in item[1]), item[0]))
     return [_line(name, mine, columns) for name, mine in ordered[:_SHOWN_STEPS]]
 
@@ -145,13 +147,6 @@ def _part(ordered: Sequence[float], part: float) -> float | None:
     return None if found is None else found.total_seconds()
 
 
-def _base(step_id: str) -> str:
-    """`result:12` tells a child by its number: they are one line."""
-    name = step_id.partition("@")[0].partition("#")[0]
-    kind, colon, rest = name.partition(":")
-    return f"{kind}:" if colon and kind == "result" and rest.isdecimal() else name
-
-
 # -- a new run, pause and resume ---------------------------------------------------------------------------
 
 
@@ -171,16 +166,11 @@ async def trigger(asked: RequestContext) -> Response:
 
 
 def _seconds(given: str | None) -> float:
-    """`15m` and its like, as the filters have it."""
-    if given is None:
-        return 0.0
+    """`15m` and its like."""
     try:
-        length = RunFilter.parse(f"since:{given}").created_after
+        return 0.0 if given is None else parse_duration(given).total_seconds()
     except ConfigError:
-        length = None
-    if not isinstance(length, timedelta):
-        raise Unclear(f"Begin in {given!r} is no length of time: write 90s, 15m, 2h or 7d.")
-    return length.total_seconds()
+        raise Unclear(f"Begin in {given!r} is no length of time: write 90s, 15m, 2h or 7d.") from None
 
 
 def _asking(sentence: str, *facts: str) -> Any:

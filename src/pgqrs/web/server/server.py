@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import errno
 import ipaddress
-import signal
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -16,6 +15,8 @@ from starlette.applications import Starlette
 
 from pgqrs.distribution import install_command
 from pgqrs.errors import ConfigError
+from pgqrs.process_signals import on_signals
+from pgqrs.shutdown_budgets import SERVE_DRAIN_SECONDS
 from pgqrs.web.application import app
 from pgqrs.web.auth.access import LOOPBACK
 from pgqrs.web.auth.login import TOKEN
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
 PORT = 7890
 KEEP_ALIVE_SECONDS = 15
-# What is under way when it is told to stop may finish within this.
-DRAIN_SECONDS = 1
 
 
 async def serve(
@@ -160,7 +159,7 @@ def _config(application: Starlette, gate: Gate, *, root_path: str, proxies: Trus
         proxy_headers=False,
         root_path=root_path,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=DRAIN_SECONDS,
+        timeout_graceful_shutdown=SERVE_DRAIN_SECONDS,
         h11_max_incomplete_event_size=MOST_HEADER_BYTES,
     )
 
@@ -174,13 +173,14 @@ class _Server(uvicorn.Server):
         self._gate = gate
 
     async def run_until_told(self, listening: socket.socket, ready: Callable[[], None]) -> None:
-        loop = asyncio.get_running_loop()
-        signals = (signal.SIGINT, signal.SIGTERM)
-        for each in signals:
-            # In a thread that is not the main one there are no signals to hear of.
-            with contextlib.suppress(RuntimeError, ValueError):
-                loop.add_signal_handler(each, self._stop)
         self._ready = ready
+        try:
+            with on_signals(self._stop, "SIGINT", "SIGTERM", if_possible=True):
+                await self._serve_until_stopped(listening)
+        finally:
+            await self._application.state.watcher.close()
+
+    async def _serve_until_stopped(self, listening: socket.socket) -> None:
         running = asyncio.create_task(self.serve(sockets=[listening]), name="pgqrs-web-server")
         try:
             # Shielded: whoever is cancelled still ends as after a signal, with nothing left open.
@@ -189,11 +189,6 @@ class _Server(uvicorn.Server):
             self._stop()
             await running
             raise
-        finally:
-            for each in signals:
-                with contextlib.suppress(RuntimeError, ValueError):
-                    loop.remove_signal_handler(each)
-            await self._application.state.watcher.close()
 
     def _stop(self) -> None:
         self.should_exit = True

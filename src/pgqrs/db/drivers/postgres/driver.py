@@ -27,6 +27,7 @@ from pgqrs.db.hints import Hints
 from pgqrs.db.queries import Query
 from pgqrs.errors import ConfigError, ConnectionFailed, PgqrsError
 from pgqrs.retry import Backoff
+from pgqrs.shutdown_budgets import POOL_CLOSE_SECONDS
 from pgqrs.tasks import detached
 
 T = TypeVar("T")
@@ -259,7 +260,7 @@ class PostgresDriver:
             self._closed = True
             if self._listener is not None:
                 await self._listener.close()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(POOL_CLOSE_SECONDS):
                 await self._pool.close()
         except TimeoutError:
             self._pool.terminate()

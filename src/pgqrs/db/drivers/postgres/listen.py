@@ -13,6 +13,7 @@ from pgqrs.db.database import Kind
 from pgqrs.db.hints import Hints
 from pgqrs.db.queries import Query
 from pgqrs.retry import Backoff
+from pgqrs.shutdown_budgets import LAST_HINTS_SECONDS
 from pgqrs.tasks import detached
 
 if TYPE_CHECKING:
@@ -50,8 +51,7 @@ class Notifier:
 
     async def close(self) -> None:
         if self._task is not None:
-            # A hint is not worth waiting for.
-            await asyncio.wait({self._task}, timeout=2)
+            await asyncio.wait({self._task}, timeout=LAST_HINTS_SECONDS)
             self._task.cancel()
 
     async def _send(self) -> None:

@@ -13,7 +13,7 @@ import asyncpg
 
 from pgqrs.clock import EARLIEST, LATEST
 
-_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _INFINITY = 2**63 - 1
 _MINUS_INFINITY = -(2**63)
@@ -29,7 +29,7 @@ class Times:
 
     def decode(self, value: tuple[int]) -> datetime:
         try:
-            return _EPOCH + timedelta(0, 0, value[0])
+            return _POSTGRES_EPOCH + timedelta(0, 0, value[0])
         except OverflowError:
             if self.is_users:
                 # A stand-in could find its way back into the user's table.
@@ -58,7 +58,7 @@ def encode_time(value: Any) -> tuple[int]:
         value = datetime(value.year, value.month, value.day).astimezone()
     if value.tzinfo is None and value in _INFINITIES.values():
         return (_INFINITY if value.year > 1 else _MINUS_INFINITY,)
-    return ((value.astimezone(UTC) - _EPOCH) // _MICROSECOND,)
+    return ((value.astimezone(UTC) - _POSTGRES_EPOCH) // _MICROSECOND,)
 
 
 def _as_asyncpg(number: int) -> datetime:
