@@ -55,7 +55,7 @@ MUTANTS = (
     Mutant(
         "answer-before-what-was-there",
         "an answer between two passes comes after everything that the handler got in the first",
-        (Edit("engine.ctx.steps:replayed_text", "await run_pass.number_late(place)\n", "pass\n"),),
+        (Edit("engine.ctx.recorded_results:replayed_text", "await run_pass.number_late(place)\n", "pass\n"),),
         (f"{_ORDER}::test_data_for_a_step_that_paused_comes_after_all_that_was_there",),
     ),
     Mutant(
@@ -113,7 +113,7 @@ MUTANTS = (
         "a step returns what is on record, also the first time",
         (
             Edit(
-                "engine.ctx.steps:_body",
+                "engine.ctx.step_body:run_body",
                 "return _Done(text, decode(text, shape.returns))",
                 "return _Done(text, result)",
             ),
@@ -403,7 +403,7 @@ MUTANTS = (
         "what a handler emits is published once, however often it is replayed",
         (
             Edit(
-                "engine.ctx.context:Context._emit",
+                "engine.ctx.emissions:emit",
                 "if recorded is not None and recorded.status is StepStatus.SUCCESS:\n"
                 "    await run_pass.order.turn(place.step_id)\n"
                 "    return\n",

@@ -13,7 +13,8 @@ from pgqrs.db.runs.triggers import NewRuns
 from pgqrs.db.tables import runs, workflows
 from pgqrs.db.tables.runs import RecordedStep, RunRow
 from pgqrs.engine.batching import Batcher
-from pgqrs.engine.ctx.steps import Raise, apart, failed_before, replayed_text
+from pgqrs.engine.ctx.recorded_results import failed_before, replayed_text
+from pgqrs.engine.ctx.steps import Raise, apart
 from pgqrs.engine.ctx.wait import WaitAnswer, Waiter
 from pgqrs.engine.definitions.arguments import bound_inputs, is_stored_as, storable_inputs
 from pgqrs.engine.definitions.handlers import decorated

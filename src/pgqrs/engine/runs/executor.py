@@ -13,7 +13,8 @@ from pgqrs.db.runs.claims import Claim
 from pgqrs.db.runs.records import Ended, RunWrite, Suspended
 from pgqrs.db.tables import runs
 from pgqrs.engine.ctx.context import Context, current_context
-from pgqrs.engine.ctx.sync_context import SyncContext, in_root
+from pgqrs.engine.ctx.loop_calls import in_root
+from pgqrs.engine.ctx.sync_context import SyncContext
 from pgqrs.engine.definitions.handlers import Handler
 from pgqrs.engine.heartbeat import Heartbeat, HeldLease
 from pgqrs.engine.instrumentation import hooks
