@@ -149,9 +149,10 @@ async def _attempt(run_pass: RunPass, call: StepCall, attempts: int, branch: Bra
     unknown = None
     if retry is not None and not retry.retry_unknown:
         unknown = await _begun_before(run_pass, place, attempts)
-    done = (
-        await run_body(run_pass, call, attempts, emitted) if unknown is None else BodyFailed(unknown, is_unknown=True)
-    )
+    if unknown is None:
+        done = await run_body(run_pass, call, attempts, emitted)
+    else:
+        done = BodyFailed(unknown, is_unknown=True)
     took = run_pass.seconds() - began
     if isinstance(done, BodyDone):
         given = small_input(call.args, call.kwargs) if call.args or call.kwargs else None
