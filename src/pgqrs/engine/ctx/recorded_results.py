@@ -1,4 +1,4 @@
-"""What is recorded of a step or a wait, given to the handler in its turn: returned as a type of its own, or raised."""
+"""What is recorded of a step or a wait: returned to the handler, or raised in it, when it is its turn."""
 
 from __future__ import annotations
 
