@@ -146,7 +146,7 @@ MUTANTS = (
     Mutant(
         "compensated-in-tasks",
         "what a task does that was begun for an error is done about that error",
-        (Edit("engine.replay.branches:_TaskFactory._task", "context.run(handled_error.set, error)", "pass"),),
+        (Edit("engine.replay.task_factory:_TaskFactory._task", "context.run(handled_error.set, error)", "pass"),),
         (f"{_COMPENSATING}::test_what_was_made_up_for_is_not_tried_again",),
     ),
     Mutant(

@@ -16,7 +16,9 @@ MUTANTS = (
         "a TaskGroup cancels its tasks in the same order in every pass",
         (
             Edit(
-                "engine.replay.branches:BranchTask.__hash__", "return self._hash\n", "return object.__hash__(self)\n"
+                "engine.replay.branch_tasks:BranchTask.__hash__",
+                "return self._hash\n",
+                "return object.__hash__(self)\n",
             ),
         ),
         (f"{_CANCELLED}::test_a_group_cancels_its_tasks_in_one_order",),
@@ -53,7 +55,7 @@ MUTANTS = (
     Mutant(
         "answer-before-what-was-there",
         "an answer between two passes comes after everything that the handler got in the first",
-        (Edit("engine.ctx.steps:replayed_text", "await run_pass.number_late(place)\n", "pass\n"),),
+        (Edit("engine.ctx.recorded_results:replayed_text", "await run_pass.number_late(place)\n", "pass\n"),),
         (f"{_ORDER}::test_data_for_a_step_that_paused_comes_after_all_that_was_there",),
     ),
     Mutant(
@@ -111,7 +113,7 @@ MUTANTS = (
         "a step returns what is on record, also the first time",
         (
             Edit(
-                "engine.ctx.steps:_body",
+                "engine.ctx.step_body:run_body",
                 "return _Done(text, decode(text, shape.returns))",
                 "return _Done(text, result)",
             ),
@@ -401,7 +403,7 @@ MUTANTS = (
         "what a handler emits is published once, however often it is replayed",
         (
             Edit(
-                "engine.ctx.context:Context._emit",
+                "engine.ctx.emissions:emit",
                 "if recorded is not None and recorded.status is StepStatus.SUCCESS:\n"
                 "    await run_pass.order.turn(place.step_id)\n"
                 "    return\n",
@@ -468,7 +470,7 @@ MUTANTS = (
             Edit(
                 "engine.replay.task_states:pending",
                 "if is_ready(branch):\n",
-                "if is_ready(branch) and not branch.blocked:\n",
+                "if is_ready(branch) and branch.state is not BranchState.WAITING:\n",
             ),
         ),
         (f"{_ORDER}::test_a_wait_that_the_handler_gives_up_is_not_waited_for",),

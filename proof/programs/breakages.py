@@ -119,21 +119,21 @@ BREAKAGES: tuple[Mutant, ...] = (
     _broken(
         "plain-errors-through-futures",
         "a plain handler gets the very error that was recorded",
-        "engine.ctx.sync_context:_over_there.kept",
+        "engine.ctx.loop_calls:over_there.kept",
         "except Exception as error:  # noqa: BLE001 - raised again below\n",
         "except ArithmeticError as error:\n",
     ),
     _broken(
         "plain-halt-is-an-exception",
         "no `except Exception` of a plain handler stops the engine's signals",
-        "engine.ctx.sync_context:_over_there",
+        "engine.ctx.loop_calls:over_there",
         "run_pass.check_usable()\nraise asyncio.CancelledError from None\n",
         "raise\n",
     ),
     _broken(
         "os-error-is-the-engines",
         "whatever a step raises is recorded as its own error",
-        "engine.ctx.steps:_body",
+        "engine.ctx.step_body:run_body",
         "except (EngineSignal, KeyboardInterrupt):\n",
         "except (EngineSignal, KeyboardInterrupt, OSError):\n",
     ),
@@ -267,7 +267,7 @@ BREAKAGES: tuple[Mutant, ...] = (
     _broken(
         "events-again",
         "an event is published once, however often its handler is replayed",
-        "engine.ctx.context:Context._emit",
+        "engine.ctx.emissions:emit",
         "recorded = run_pass.recorded(place)\n"
         "if recorded is not None and recorded.status is StepStatus.SUCCESS:\n"
         "    await run_pass.order.turn(place.step_id)\n"

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 import pgqrs
+from pgqrs.engine.ctx import sync_context
 from pgqrs.engine.replay import suspension
 
 
@@ -328,3 +329,37 @@ async def test_a_map_fills_all_its_places_after_a_replay(store, clock, works):
     left = [child for child in children if child.status != "SUCCESS"]
 
     assert (len(children), len(left)) == (8, 1)
+
+
+async def test_a_part_whose_threads_have_ended_goes_on_before_the_run_rests(run, monkeypatch):
+    effects = []
+    loop = asyncio.get_running_loop()
+
+    async def turns():
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    class SlowToWake:
+        """A thread that is joined only after the event loop has looked at the run."""
+
+        def __init__(self, thread):
+            self._thread = thread
+
+        def result(self):
+            value = self._thread.result()
+            asyncio.run_coroutine_threadsafe(turns(), loop).result()
+            return value
+
+    start_thread = sync_context.start_thread
+    monkeypatch.setattr(sync_context, "start_thread", lambda *given: SlowToWake(start_thread(*given)))
+
+    def handler(ctx, params):
+        def works():
+            ctx.gather(lambda: None)
+            ctx.step("work", effects.append, "work")
+
+        ctx.gather(lambda: ctx.sleep(3600), works)
+
+    waiting = await run(handler)
+
+    assert (waiting.status, effects) == ("PAUSED", ["work"])

@@ -64,7 +64,7 @@ def test_a_printed_test_runs_one_program_under_one_fault():
 
 
 def test_a_printed_test_fails_when_the_engine_and_the_oracle_disagree(monkeypatch):
-    monkeypatch.setattr("pgqrs.engine.ctx.steps.decode", lambda *_given: "something else")
+    monkeypatch.setattr("pgqrs.engine.ctx.step_body.decode", lambda *_given: "something else")
 
     with pytest.raises(AssertionError, match="outcome"):
         check(Program((Step("a"),)))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from pgqrs.engine.replay.branches import outside
+from pgqrs.engine.replay.task_factory import outside
 from pgqrs.errors import ConnectionFailed, copy_of
 
 Item = TypeVar("Item")

@@ -64,7 +64,7 @@ def _named(frame: FrameType | None) -> str | None:
     """
     while frame is not None:
         # Only there: the locals of users' functions are none of our business.
-        if frame.f_code.co_name == "_body" and isinstance(call := frame.f_locals.get("call"), StepCall):
+        if frame.f_code.co_name == "run_body" and isinstance(call := frame.f_locals.get("call"), StepCall):
             shape = frame.f_locals.get("shape")
             is_async = shape is None or shape.is_async
             who = f"step {call.place.step_id!r} of run {frame.f_locals['run_pass'].claim.run_id}"

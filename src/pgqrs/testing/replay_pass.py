@@ -16,7 +16,7 @@ from pgqrs.db.tables.messages import Lease
 from pgqrs.db.tables.runs import RecordedStep
 from pgqrs.engine.definitions.handlers import Handler
 from pgqrs.engine.heartbeat import HeldLease
-from pgqrs.engine.replay.branches import outside
+from pgqrs.engine.replay.task_factory import outside
 from pgqrs.engine.replay.unwinding import EngineSignal, Suspend
 from pgqrs.engine.runs.executor import Executor
 from pgqrs.testing.step_hooks import DONE, BodyCall, Observed, StepRequest, watched

@@ -13,14 +13,16 @@ from pgqrs.db.runs.triggers import NewRuns
 from pgqrs.db.tables import runs, workflows
 from pgqrs.db.tables.runs import RecordedStep, RunRow
 from pgqrs.engine.batching import Batcher
-from pgqrs.engine.ctx.steps import Raise, apart, failed_before, replayed_text
+from pgqrs.engine.ctx.recorded_results import failed_before, replayed_text
+from pgqrs.engine.ctx.steps import Raise, apart
 from pgqrs.engine.ctx.wait import WaitAnswer, Waiter
 from pgqrs.engine.definitions.arguments import bound_inputs, is_stored_as, storable_inputs
 from pgqrs.engine.definitions.handlers import decorated
 from pgqrs.engine.instrumentation import triggered
-from pgqrs.engine.replay.branches import Branch, BranchPlace, current_branch, outside
+from pgqrs.engine.replay.branches import Branch, BranchPlace, current_branch
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.engine.replay.suspension import Wait
+from pgqrs.engine.replay.task_factory import outside
 from pgqrs.errors import ExecutionFailed, InvalidArguments, RunCancelled, RunNotFound, WorkflowNotFound
 from pgqrs.serialization import decode, encode
 from pgqrs.text import step_ids

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 from pgqrs.clock import microseconds
 from pgqrs.db.database import Transaction
 from pgqrs.db.runs.history import Emission
-from pgqrs.db.runs.records import StepRecord
 from pgqrs.db.tables.runs import origin
 from pgqrs.engine.ctx import map_children, race, wait
 from pgqrs.engine.ctx.children import ChildRun, spawn
+from pgqrs.engine.ctx.emissions import emit
 from pgqrs.engine.ctx.progress import Progress
 from pgqrs.engine.ctx.race import First
 from pgqrs.engine.ctx.run_log import RunLog
-from pgqrs.engine.ctx.steps import apart, check_step_call, step
+from pgqrs.engine.ctx.steps import check_step_call, step
 from pgqrs.engine.ctx.transactions import transaction
 from pgqrs.engine.recorded_errors import storable
 from pgqrs.engine.replay.branches import BranchPlace, StepCall, current_body
@@ -35,7 +35,6 @@ from pgqrs.serialization import decode, encode, naming
 from pgqrs.text import step_ids
 from pgqrs.text.durations import checked_seconds
 from pgqrs.text.names import checked_event_type, checked_name, checked_step_name
-from pgqrs.types import StepStatus
 
 if TYPE_CHECKING:
     # What a child returned comes back as plain data: of these types, and without those of your own.
@@ -215,20 +214,9 @@ class Context:
             body[2].append(emission)
             return self._given(None)
         place = self._run_pass.place(step_ids.emit(name), does=True)
-        asked = self._emit(place, emission)
+        asked = emit(self._run_pass, place, emission)
         self._run_pass.unawaited.add(place.step_id, asked)
         return asked
-
-    async def _emit(self, place: BranchPlace, emission: Emission) -> None:
-        run_pass = self._run_pass
-        recorded = run_pass.recorded(place)
-        if recorded is not None and recorded.status is StepStatus.SUCCESS:
-            await run_pass.order.turn(place.step_id)
-            return
-        await run_pass.leave_behind()
-        run_pass.in_flight.begin()
-        record = StepRecord(place.step_id, place.ordinal, StepStatus.SUCCESS, output="null")
-        await apart(run_pass, run_pass.recorder.record(record, [emission]), place.step_id)
 
     # -- waiting -----------------------------------------------------------------------------------------
 

@@ -6,8 +6,9 @@ import logging
 from contextlib import suppress
 
 from pgqrs.db.runs import claims
-from pgqrs.engine.replay.branches import current_branch, outside
+from pgqrs.engine.replay.branches import current_branch
 from pgqrs.engine.replay.run_pass import RunPass
+from pgqrs.engine.replay.task_factory import outside
 from pgqrs.engine.replay.unwinding import EngineSignal
 from pgqrs.errors import ConnectionFailed
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from pgqrs.clock import LATEST
 from pgqrs.db.runs import claims
 from pgqrs.db.runs.records import StepRecord
-from pgqrs.engine.ctx.steps import Raise, apart, replayed_text
+from pgqrs.engine.ctx.recorded_results import replayed_text
+from pgqrs.engine.ctx.steps import Raise, apart
 from pgqrs.engine.ctx.wait import Waiter
 from pgqrs.engine.replay.branches import Branch, BranchPlace, current_branch
 from pgqrs.engine.replay.run_pass import RunPass

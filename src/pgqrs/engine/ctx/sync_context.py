@@ -5,23 +5,19 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-import contextvars
-import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from pgqrs.engine.ctx.children import ChildRun
 from pgqrs.engine.ctx.context import Context
+from pgqrs.engine.ctx.loop_calls import awaited, branch_here, only_named_waits, over_there
 from pgqrs.engine.ctx.race import First, first, waiters
-from pgqrs.engine.ctx.wait import Waiter
-from pgqrs.engine.replay.branches import Branch, current_body, current_branch, handled_error, handled_here
+from pgqrs.engine.replay.branches import Branch, current_branch, handled_error, handled_here
 from pgqrs.engine.replay.refusals import refuse_in_body
-from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.engine.replay.unwinding import EngineSignal
 from pgqrs.engine.threads import start_thread
-from pgqrs.errors import ConfigError, InvalidTransition, NotAllowedInStep, PermanentError
+from pgqrs.errors import ConfigError, PermanentError
 from pgqrs.text import step_ids
 
 if TYPE_CHECKING:
@@ -42,9 +38,6 @@ T2 = TypeVar("T2")
 T3 = TypeVar("T3")
 T4 = TypeVar("T4")
 T5 = TypeVar("T5")
-
-# True while `first` asks a plain handler's functions which waits they are about: then a wait is not begun.
-_only_named: contextvars.ContextVar[bool] = contextvars.ContextVar("pgqrs_only_named", default=False)
 
 
 class SyncContext:
@@ -165,7 +158,7 @@ class SyncContext:
             run_pass = self._context._run_pass  # noqa: SLF001 - the other half of this class
 
             def call(*args: Any, **kwargs: Any) -> Any:
-                result = _awaited(lambda: verb(*args, **kwargs), run_pass, self._loop)
+                result = awaited(lambda: verb(*args, **kwargs), run_pass, self._loop)
                 return SyncChild(result, self._loop) if isinstance(result, ChildRun) else result
 
             return call
@@ -203,7 +196,7 @@ class SyncContext:
         # In this thread, and not on the event loop: a generator may ask for steps.
         given = list(items)
         run_pass = self._context._run_pass  # noqa: SLF001 - the other half of this class
-        results: list[Any] = _awaited(
+        results: list[Any] = awaited(
             lambda: self._context.map(workflow, given, limit=limit, return_exceptions=return_exceptions),
             run_pass,
             self._loop,
@@ -214,17 +207,17 @@ class SyncContext:
         """As in async handlers, with functions: `ctx.first(lambda: ctx.sleep(60), lambda: ctx.wait_for("go"))`."""
         run_pass = self._context._run_pass  # noqa: SLF001 - the other half of this class
         refuse_in_body("first")
-        token = _only_named.set(True)
+        token = only_named_waits.set(True)
         try:
             waits = tuple(map(_called, functions))
             by_name = {name: _called(function) for name, function in named.items()}
         finally:
-            _only_named.reset(token)
+            only_named_waits.reset(token)
 
         async def race() -> First:
             return await first(run_pass, run_pass.place(step_ids.FIRST), waiters(waits, by_name))
 
-        winner: First = _awaited(race, run_pass, self._loop)
+        winner: First = awaited(race, run_pass, self._loop)
         return winner
 
     # As in Context: a list, said to be a tuple where the values are of several types.
@@ -281,26 +274,25 @@ class SyncContext:
         run_pass = self._context._run_pass  # noqa: SLF001 - the other half of this class
         # Its branches would be counted in this pass, and not in a replay, which does not run the body.
         refuse_in_body("gather")
-        parent = _branch()
+        parent = branch_here()
         if parent is None:
             raise PermanentError("threads come in no order: call ctx.gather in the workflow itself, not in a thread")
 
         async def branches() -> list[Branch]:
             run_pass.check_usable()
             # It waits for its branches from now on: when they all wait, so does the run.
-            parent.joining = True
+            parent.joining += len(functions)
             return [parent.child() for _ in functions]
 
         token = handled_error.set(handled_here())
         try:
             threads = [
                 start_thread(self._in_branch, function, branch)
-                for function, branch in zip(functions, _over_there(branches(), run_pass, self._loop), strict=True)
+                for function, branch in zip(functions, over_there(branches(), run_pass, self._loop), strict=True)
             ]
         finally:
             handled_error.reset(token)
         results = [thread.result() for thread in threads]
-        parent.joining = False
         errors = [error for _, error in results if error is not None]
         for error in sorted(errors, key=lambda error: not isinstance(error, EngineSignal)):
             if not return_exceptions or not isinstance(error, Exception):
@@ -316,7 +308,7 @@ class SyncContext:
             branch.error = error
             return None, error
         finally:
-            self._loop.call_soon_threadsafe(branch.end)
+            self._loop.call_soon_threadsafe(branch.end_thread)
 
 
 def _called(function: Callable[[], Any]) -> Any:
@@ -334,79 +326,4 @@ class SyncChild:
         self.run_id = child.run_id
 
     def result(self) -> Any:
-        return _awaited(self._child.result, self._child.run_pass, self._loop)
-
-
-def in_root(root: Branch, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Calls a plain handler, in the thread that is its own."""
-    root.thread = threading.get_ident()
-    return function(*args, **kwargs)
-
-
-def _branch() -> Branch | None:
-    """The part of the handler whose thread this is; None in a thread that the handler started by itself.
-
-    Such a thread may have the context variables of a part: `asyncio.to_thread` and `copy_context` give it these.
-    """
-    branch = current_branch.get()
-    return branch if branch is not None and branch.thread == threading.get_ident() else None
-
-
-def _handled_in(thread: int | None) -> BaseException | None:
-    """The error that another thread is handling: the handler, whose `except` block waits for threads of its own."""
-    found: Any = sys._current_exceptions().get(thread or 0)  # noqa: SLF001 - there is no other way
-    # Python 3.11 gives three values.
-    error: BaseException | None = found[1] if isinstance(found, tuple) else found
-    return error
-
-
-def _awaited(verb: Callable[[], Any], run_pass: RunPass, loop: asyncio.AbstractEventLoop) -> Any:
-    """What the verb gives, called and awaited on the event loop in the branch that asks here."""
-    if current_body.get() is not None:
-        return verb()
-    branch, only_named, handled = _branch(), _only_named.get(), handled_here()
-    if branch is None and handled is None:
-        handled = _handled_in(run_pass.root.thread)
-
-    async def over_there() -> Any:
-        current_branch.set(branch)
-        handled_error.set(handled)
-        asked = verb()
-        return asked if only_named and isinstance(asked, Waiter) else await asked
-
-    return _over_there(over_there(), run_pass, loop)
-
-
-def _over_there(work: Coroutine[Any, Any, Any], run_pass: RunPass, loop: asyncio.AbstractEventLoop) -> Any:
-    """On the event loop, as a task that is no branch of the handler's."""
-    if run_pass.is_on_its_loop():
-        # Waiting for the loop would stop it, and all runs of this worker with it.
-        work.close()
-        raise NotAllowedInStep(
-            "the context of a plain workflow waits for what it is asked, and an async function cannot: call it in "
-            "the workflow itself, or make the step a plain def"
-        )
-    if loop.is_closed():
-        work.close()
-        raise InvalidTransition("the call that executed this run has ended, and its context cannot be used any more")
-
-    async def kept() -> tuple[Any, Exception | None]:
-        # As a value: a future that is waited for in another thread gives some errors, TimeoutError among them, as
-        # another object of their class. The handler must get the very error that was recorded.
-        try:
-            return await work, None
-        except Exception as error:  # noqa: BLE001 - raised again below
-            return None, error
-
-    context = contextvars.copy_context()
-    context.run(current_branch.set, None)
-    try:
-        result, error = context.run(asyncio.run_coroutine_threadsafe, kept(), loop).result()
-    except concurrent.futures.CancelledError:
-        # An Exception, unlike the cancellation it stands for: no handler's `except` is to see it.
-        run_pass.check_usable()
-        raise asyncio.CancelledError from None
-    # Not above: a handler may raise a CancelledError of concurrent.futures, too, and that is its own.
-    if error is not None:
-        raise error
-    return result
+        return awaited(self._child.result, self._child.run_pass, self._loop)

@@ -11,7 +11,8 @@ from pgqrs.db.database import Transaction, WorkFailed
 from pgqrs.db.runs import claims
 from pgqrs.db.runs.history import Emission
 from pgqrs.db.runs.records import StepRecord
-from pgqrs.engine.ctx.steps import Raise, apart, replayed
+from pgqrs.engine.ctx.recorded_results import replayed
+from pgqrs.engine.ctx.steps import Raise, apart
 from pgqrs.engine.definitions.handlers import return_type
 from pgqrs.engine.replay.branches import Branch, BranchPlace, current_body, current_branch
 from pgqrs.engine.replay.run_pass import RunPass

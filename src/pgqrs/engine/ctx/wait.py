@@ -10,7 +10,8 @@ from pgqrs.db.runs import claims
 from pgqrs.db.runs.claims import TakenSignal
 from pgqrs.db.runs.records import StepRecord
 from pgqrs.db.tables.runs import RecordedStep
-from pgqrs.engine.ctx.steps import apart, failed_before, read, refused_answer
+from pgqrs.engine.ctx.recorded_results import failed_before, read, refused_answer
+from pgqrs.engine.ctx.steps import apart
 from pgqrs.engine.definitions.handlers import misfit
 from pgqrs.engine.replay.branches import Branch, BranchPlace, current_branch
 from pgqrs.engine.replay.run_pass import RunPass

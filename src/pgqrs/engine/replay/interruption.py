@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pgqrs.engine.replay.branches import BranchTask
+from pgqrs.engine.replay.branch_tasks import BranchTask
 from pgqrs.engine.replay.refusals import outlasted
 
 if TYPE_CHECKING:

@@ -14,10 +14,11 @@ from pgqrs.db.runs.history import Emission
 from pgqrs.db.runs.records import Ended, RunWrite, StepRecord, Suspended
 from pgqrs.db.tables import runs
 from pgqrs.db.tables.runs import RecordedStep
-from pgqrs.engine.replay.branches import Branch, outside
+from pgqrs.engine.replay.branches import Branch
 from pgqrs.engine.replay.failures import Failures
 from pgqrs.engine.replay.pass_lease import PassLease
 from pgqrs.engine.replay.result_order import ResultOrder
+from pgqrs.engine.replay.task_factory import outside
 from pgqrs.engine.replay.unwinding import Halt
 from pgqrs.engine.runs.committer import Committer
 from pgqrs.errors import ConnectionFailed, PgqrsError

@@ -35,7 +35,6 @@ from pgqrs.engine.replay.branches import (
     current_body,
     current_branch,
     is_left_generator,
-    outside,
 )
 from pgqrs.engine.replay.failures import Failures
 from pgqrs.engine.replay.in_flight import InFlight
@@ -46,6 +45,7 @@ from pgqrs.engine.replay.recorder import Recorder
 from pgqrs.engine.replay.result_order import ResultOrder
 from pgqrs.engine.replay.shutdown import PassShutdown
 from pgqrs.engine.replay.suspension import Resting
+from pgqrs.engine.replay.task_factory import outside
 from pgqrs.engine.replay.unawaited import UnawaitedCalls
 from pgqrs.engine.replay.unwinding import Halt, Suspend
 from pgqrs.engine.runs.committer import Committer

@@ -68,15 +68,14 @@ class Resting:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         for wait in waits:
             self._waits[wait.step.step_id] = wait
-        branch.engaged = True
-        branch.blocked += 1
+        branch.begin_wait()
         self._blocked[future] = branch
         self.look()
         try:
             with uninterrupted(run_pass, waits[0].step.step_id):
                 await future
         finally:
-            branch.blocked -= 1
+            branch.end_wait()
             del self._blocked[future]
             if not self.suspended:
                 # The handler itself gave this wait up: it ended the task that waited.

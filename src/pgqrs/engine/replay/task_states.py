@@ -1,6 +1,7 @@
 """When may a run be put to rest? When every task of its handler waits, for something durable or for one another.
 
-A branch is, at any moment, one of these:
+The engine knows the state of a branch (`branch_state.py`), but not what one that is RUNNING waits for. Looked at, a
+branch is one of these:
 
     WAITING   in a wait of the context, which only a later pass ends
     OTHERS    for its own tasks, or for something that another branch must release (a lock, a queue, an event)
@@ -22,6 +23,7 @@ from pathlib import Path
 from types import AsyncGeneratorType, CodeType, CoroutineType, FunctionType, MethodType
 from typing import Any, TypeAlias
 
+from pgqrs.engine.replay.branch_state import BranchState
 from pgqrs.engine.replay.branches import Branch
 
 _GatheringFuture: Any = getattr(asyncio.tasks, "_GatheringFuture", ())
@@ -47,14 +49,14 @@ def pending(branch: Branch, tasks: Collection[object]) -> Pending:
     if is_ready(branch):
         # Also one that waited: the handler may have given its wait up, and is about to hear of it.
         return Pending.READY
-    if branch.blocked:
+    if branch.state is BranchState.WAITING:
         return Pending.WAITING
     if isinstance(task, asyncio.Task):
         future = awaited_by(task)
         is_for_others = future in tasks or isinstance(future, _GatheringFuture) or _is_between_tasks(task)
     else:
         # A thread: it works until it asks the context, or waits for the threads of its branches.
-        is_for_others = branch.joining
+        is_for_others = branch.joining > 0
     return Pending.OTHERS if is_for_others else Pending.OUTSIDE
 
 

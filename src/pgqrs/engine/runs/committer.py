@@ -10,7 +10,7 @@ from pgqrs.db.hints import OUTBOX
 from pgqrs.db.runs import settlement
 from pgqrs.db.runs.records import Ended, RunFence, RunWrite
 from pgqrs.engine.instrumentation import hooks
-from pgqrs.engine.replay.branches import outside
+from pgqrs.engine.replay.task_factory import outside
 from pgqrs.errors import ConnectionFailed, LeaseLost, copy_of
 from pgqrs.types import RunStatus
 

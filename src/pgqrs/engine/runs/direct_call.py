@@ -28,8 +28,8 @@ from pgqrs.db.tables import runs
 from pgqrs.db.tables.runs import RunRow
 from pgqrs.engine.definitions.handlers import Handler
 from pgqrs.engine.heartbeat import Heartbeat
-from pgqrs.engine.replay.branches import outside
 from pgqrs.engine.replay.run_pass import RunPass
+from pgqrs.engine.replay.task_factory import outside
 from pgqrs.engine.runs import process_identity
 from pgqrs.engine.runs.committer import Committer
 from pgqrs.engine.runs.executor import Executor

@@ -13,13 +13,15 @@ from pgqrs.db.runs.claims import Claim
 from pgqrs.db.runs.records import Ended, RunWrite, Suspended
 from pgqrs.db.tables import runs
 from pgqrs.engine.ctx.context import Context, current_context
-from pgqrs.engine.ctx.sync_context import SyncContext, in_root
+from pgqrs.engine.ctx.loop_calls import in_root
+from pgqrs.engine.ctx.sync_context import SyncContext
 from pgqrs.engine.definitions.handlers import Handler
 from pgqrs.engine.heartbeat import Heartbeat, HeldLease
 from pgqrs.engine.instrumentation import hooks
-from pgqrs.engine.replay.branches import current_body, current_branch, handled_error, install_task_factory, outside
+from pgqrs.engine.replay.branches import current_body, current_branch, handled_error
 from pgqrs.engine.replay.failures import raised_as, reopened
 from pgqrs.engine.replay.run_pass import RunPass
+from pgqrs.engine.replay.task_factory import install_task_factory, outside
 from pgqrs.engine.replay.unwinding import EngineSignal
 from pgqrs.engine.runs.committer import Committer
 from pgqrs.engine.runs.outcome import Outcome, failure, without_handler
