@@ -1,8 +1,8 @@
 """What the worker that holds a run may do with it: claim, take a signal, spawn children. All of it fenced.
 
 Whoever executes a run writes only under its lease: `settlement.hold` checks the tokens of the whole transaction and
-locks the messages, and what is not held changes nothing. What an execution did is recorded in `settling.py`; the
-moves between statuses are drawn at the head of `lifecycle.py`.
+locks the messages, and what is not held changes nothing. What an execution did is recorded in `settlement.py`; the
+moves between statuses are drawn at the head of `transitions.py`.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def _claim(lease: Lease, run: Row, lease_seconds: float, steps: dict[str, Record
 
 
 class TakenSignal(NamedTuple):
-    """What a step gets, and who sent it (`writes.answered_by`)."""
+    """What a step gets, and who sent it (`records.answered_by`)."""
 
     payload: str
     answered_by: str | None
