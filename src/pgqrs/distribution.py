@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
 NAME = "pgqrs-durable"
-# The package and the command. Before decision 30 also the distribution.
+# The package and the command. The package index has a distribution of that name, which is another project.
 PACKAGE = "pgqrs"
 _FORMER_COMMAND = "pgqrs.cli:main"
 

@@ -24,7 +24,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgqrs.errors import PayloadTooLarge, SerializationError
-from pgqrs.serialization import MAX_DEPTH, decode, encode
+from pgqrs.serialization import decode, encode
+from pgqrs.serialization.tags import MAX_DEPTH
 from rig.values import same
 
 PARIS = ZoneInfo("Europe/Paris")

@@ -1,4 +1,4 @@
-"""Running a workflow in the caller's own process, durably: seeds 002 and 003."""
+"""Running a workflow in the caller's own process, durably."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class Run(Generic[Result_co]):
     def output(self, type: type[T]) -> T | None: ...
     @overload
     def output(self, type: Any) -> Any: ...
-    def output(self, type: Any = None) -> Any:  # noqa: A002 - the design's word
+    def output(self, type: Any = None) -> Any:  # noqa: A002 - reads well where it is called: run.output(type=Order)
         """What the handler returned, of its annotated type when the workflow is known here, or of the one given."""
         if self._row.output is None:
             return None
@@ -168,7 +168,7 @@ class Run(Generic[Result_co]):
         """Its input, steps, signals and outcome as plain data for a JSON file; `pgqrs.testing.replay` takes it."""
         return await export_run(self._store, self.run_id)
 
-    async def result(self, timeout: float | None = None) -> Result_co:  # noqa: ASYNC109 - the design's word
+    async def result(self, timeout: float | None = None) -> Result_co:  # noqa: ASYNC109 - callers without an event loop have it, too
         """Waits until the run has ended: its output, or ExecutionFailed, RunCancelled, RunDeleted, WaitTimeout."""
         if self.status not in ENDED:
             await self._store.results.wait(self.run_id, timeout)

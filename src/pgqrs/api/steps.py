@@ -113,7 +113,7 @@ def step(function: Callable[P, T], /) -> PlainStep[P, T]: ...
 def step(
     function: Callable[..., Any] | str | None = None,
     *,
-    id: str | None = None,  # noqa: A002 - the seeds' word
+    id: str | None = None,  # noqa: A002 - a step's id is what it names
     retry: RetryPolicy | None = None,
     **unknown: Any,
 ) -> Any:

@@ -33,7 +33,7 @@ log: logging.Logger = logging.getLogger("pgqrs.worker")
 
 # A call goes on trying for longer than that, but whoever probes has no patience.
 _PROBE_SECONDS = 3.0
-# Seed 004: one program, another role by its environment alone.
+# One program, another role by its environment alone.
 PREFIXES_VARIABLE = "WORKER_TYPE_PREFIXES"
 DEFAULT_PREFIX = "default."
 

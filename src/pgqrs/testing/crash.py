@@ -15,21 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pgqrs.api.operations.admin import admin
 from pgqrs.blocking import _portal
 from pgqrs.config import Config
 from pgqrs.db.views import inspection
 from pgqrs.engine.definitions.handlers import Handler
 from pgqrs.errors import ConfigError
+from pgqrs.testing.crash_kit import CrashKit, SyncCrashKit
 from pgqrs.testing.crash_point import MODES, Boundary, Case, Mode
 from pgqrs.testing.crash_workers import CrashableWorker, Forked, InProcess
 from pgqrs.testing.handle import RunHandle, shown
 from pgqrs.testing.kit import AsyncKit, handler_of
 from pgqrs.testing.report import Report, Trial
-from pgqrs.testing.step_hooks import BodyCall, Ledger
-from pgqrs.testing.sync_kit import Kit
+from pgqrs.testing.step_hooks import Ledger
 from pgqrs.text.step_ids import anywhere
-from pgqrs.types import RunStatus, StepStatus
+from pgqrs.types import RunStatus
 
 # The crash that a failure names, for `pytest` to repeat only that.
 VARIABLE = "PGQRS_CRASH_AT"
@@ -132,7 +131,7 @@ class _Outcome(NamedTuple):
     runs: dict[str, int]
 
     @classmethod
-    def of(cls, run: RunHandle, kit: _CrashKit) -> _Outcome:
+    def of(cls, run: RunHandle, kit: CrashKit) -> _Outcome:
         match run.status:
             case RunStatus.SUCCESS:
                 value = run.result()
@@ -172,80 +171,6 @@ class _Expected(NamedTuple):
     handlers: dict[str, Handler]
     # Its code is not deterministic, and a wait has shown that.
     parked: str
-
-
-class _CrashKit(AsyncKit):
-    """A kit whose drains are done by a victim until that is struck, and from then on by a worker of its own."""
-
-    def __init__(self, config: Config, victim: CrashableWorker, ledger: Ledger) -> None:
-        super().__init__(config)
-        # One run at a time: what goes into one commit would else be chance, and no boundary the same twice.
-        self.concurrency = 1
-        self._victim = victim
-        self._ledger = ledger
-        self.crashes = 0
-        # At the time of the crash: how often the bodies of those steps that were on record had begun.
-        self.on_record: dict[str, int] = {}
-        self.emitted: tuple[str, ...] = ()
-        self.run_counts: dict[str, int] = {}
-        self.broken = ""
-
-    def body(self, step: BodyCall) -> Callable[..., Any]:
-        # The run that is under test is the first of its database; the steps of its children carry their run's name.
-        self._ledger.write(step.step_id if step.run_id == 1 else f"{step.workflow}/{step.run_id}/{step.step_id}")
-        return super().body(step)
-
-    async def _drain_once(self) -> None:
-        if self.crashes:
-            await super()._drain_once()
-            return
-        struck = await self._victim.drain(self)
-        if struck:
-            self.crashes += 1
-            await self._note_what_is_recorded()
-            for handle in self._handles:
-                handle.crashes += 1
-            self.clock.advance(self._longest_lease() + 1)
-            await super()._drain_once()
-            await self._wake()
-        await self.refresh()
-
-    async def _wake(self) -> None:
-        """One that was only stalled is told by every write that the run is not its own any more."""
-        run = self._handles[0]
-        before = (run.row, run.steps, run.events)
-        await self._victim.wake()
-        await self.refresh()
-        if before != (run.row, run.steps, run.events):
-            self.broken = "a worker whose lease was out has changed the run of another"
-
-    async def _note_what_is_recorded(self) -> None:
-        await self.refresh()
-        begun = self._ledger.read()
-        done = (
-            step.step_id for step in self._handles[0].steps if step.status in (StepStatus.SUCCESS, StepStatus.ERROR)
-        )
-        self.on_record = {step_id: begun[step_id] for step_id in done if step_id in begun}
-
-    async def survey(self) -> None:
-        """What the run has left behind."""
-        await self.refresh()
-        db = await (await self.open()).ready()
-        events = await inspection.emitted(db)
-        self.emitted = tuple(sorted(each.event_type for each in events if each.run_id == self._handles[0].run_id))
-        self.run_counts = await inspection.runs_by_workflow(db)
-        violations = await admin(await self.open()).check_invariants()
-        if violations:
-            self.broken = f"an invariant of the database is broken: {violations}"
-
-    def _longest_lease(self) -> float:
-        own = (handler.options.lease_seconds or 0 for handler in self._handlers.values())
-        return max(self.config.lease_seconds, *own)
-
-
-class _PlainCrashKit(Kit):
-    def __init__(self, kit: _CrashKit) -> None:
-        self._kit = kit
 
 
 def _learned(plan: _Plan, folder: Path) -> _Expected:
@@ -310,13 +235,13 @@ def _tried(plan: _Plan, case: Case, expected: _Expected, folder: Path) -> Trial:
 
 def _ran(
     plan: _Plan, victim: CrashableWorker, ledger: Ledger, handlers: dict[str, Handler], folder: Path
-) -> tuple[_CrashKit, RunHandle]:
+) -> tuple[CrashKit, RunHandle]:
     """One run on a database of its own, driven to its end."""
     if plan.setup is not None:
         plan.setup()
     config = _fresh(plan.dsn, folder)
-    inner = _CrashKit(config, victim, ledger)
-    kit = _PlainCrashKit(inner)
+    inner = CrashKit(config, victim, ledger)
+    kit = SyncCrashKit(inner)
     try:
         kit.serve(plan.serve, *handlers.values())
         args, kwargs = plan.given
@@ -337,7 +262,7 @@ async def _forgotten(kit: AsyncKit) -> None:
     await kit.close()
 
 
-def _wrong(plan: _Plan, kit: _CrashKit, run: RunHandle, effects: Effects, expected: _Expected) -> str:
+def _wrong(plan: _Plan, kit: CrashKit, run: RunHandle, effects: Effects, expected: _Expected) -> str:
     if kit.broken:
         return kit.broken
     if differs := _Outcome.of(run, kit).differs_from(expected.outcome, plan.compare):
@@ -362,7 +287,7 @@ def _usual(expected: Effects) -> Effects:
     return usual
 
 
-def _miscounted(kit: _CrashKit, run: RunHandle, effects: Effects, expected: Effects) -> str:
+def _miscounted(kit: CrashKit, run: RunHandle, effects: Effects, expected: Effects) -> str:
     """A body may run once more for each crash, and not at all when it was on record."""
     usual = _usual(expected)
     for name, count in sorted(effects.items()):

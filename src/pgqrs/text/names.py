@@ -6,7 +6,7 @@ import re
 
 from pgqrs.errors import ConfigError
 
-# The seeds' columns are varchar(255); the alphabet leaves out everything that means something to SQL, LIKE
+# The columns of names are varchar(255); the alphabet leaves out everything that means something to SQL, LIKE
 # wildcards apart from the underscore, to shells, paths and terminals.
 NAME = r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,254}"
 _NAME = re.compile(NAME, re.ASCII)

@@ -81,7 +81,7 @@ class Admin(SearchVerbs, MetricsVerbs):
     # -- workflows ---------------------------------------------------------------------------------------
 
     async def create_workflow(self, name: str, params: Any = None) -> RunContext:
-        """The definition and one run of it, for `await my_workflow(run_ctx, ...)` in this process (seed 002)."""
+        """The definition and one run of it, for `await my_workflow(run_ctx, ...)` in this process."""
         return await create_run(self._store, checked_name("workflow", name), params)
 
     async def import_v1(

@@ -1,5 +1,5 @@
 -- name: claim_runs
--- One round trip: find, lease, start. `is_new`: never leased before. The last column: are there steps to be read?
+-- One round trip: find, lease, start. `is_new`: never leased before. `has_steps`: there are steps to be read.
 -- A run that has ended meanwhile gives no row.
 {include _picked},
 {include _allowed},
@@ -26,7 +26,7 @@ returning taken.message_id, taken.queue_id, taken.payload, taken.run_id, taken.p
     taken.enqueued_at, taken.attempts, taken.max_attempts, taken.lease_token, taken.taken_from,
     taken.due_at, r.workflow_id, {text r.input}, r.max_attempts, r.parent_run_id, r.created_at, {text r.attributes},
     {text r.headers}, r.started_at, r.started_at = r.updated_at as is_new,
-    exists (select 1 from pgqrs_workflow_steps as s where s.run_id = r.run_id);
+    exists (select 1 from pgqrs_workflow_steps as s where s.run_id = r.run_id) as has_steps;
 
 -- name: start_runs
 -- As the common text, and: the messages stay locked meanwhile, so that a pause that comes between waits, or is seen.

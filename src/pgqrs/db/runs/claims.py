@@ -1,8 +1,8 @@
 """What the worker that holds a run may do with it: claim, take a signal, spawn children. All of it fenced.
 
 Whoever executes a run writes only under its lease: `settlement.hold` checks the tokens of the whole transaction and
-locks the messages, and what is not held changes nothing. What an execution did is recorded in `settling.py`; the
-moves between statuses are drawn at the head of `lifecycle.py`.
+locks the messages, and what is not held changes nothing. What an execution did is recorded in `settlement.py`; the
+moves between statuses are drawn at the head of `transitions.py`.
 """
 
 from __future__ import annotations
@@ -73,6 +73,22 @@ class Claim(NamedTuple):
         return (self.run_id, self.lease.message_id, self.lease.lease_token)
 
 
+# The columns of `claim_runs` and of `start_runs`, in their order; a test holds them against the SQL.
+RUN_COLUMNS = Claim._fields[Claim._fields.index("workflow_id") :]
+LEASE_COLUMNS = Lease._fields[: Lease._fields.index("due_at") + 1]
+CLAIM_COLUMNS = (*LEASE_COLUMNS, *RUN_COLUMNS, "is_new", "has_steps")
+START_COLUMNS = ("run_id", *RUN_COLUMNS, "is_new")
+# Rows are read by place, and not made into tuples with names, as each claim reads one.
+_LEASE = slice(len(LEASE_COLUMNS))
+_RUN = slice(len(LEASE_COLUMNS), len(LEASE_COLUMNS) + len(RUN_COLUMNS))
+_RUN_ID, _PRIORITY, _DUE_AT, _MESSAGE_ID, _IS_NEW, _HAS_STEPS = map(
+    CLAIM_COLUMNS.index, ("run_id", "priority", "due_at", "message_id", "is_new", "has_steps")
+)
+_STARTED_ID = START_COLUMNS.index("run_id")
+_STARTED_RUN = slice(1, 1 + len(RUN_COLUMNS))
+_STARTED_IS_NEW = START_COLUMNS.index("is_new")
+
+
 def _needed(db: Database, *_given: Any, **_named: Any) -> Kind:
     """One statement on PostgreSQL, unless each lease is to be told of, too."""
     if not db.dialect.is_postgres:
@@ -106,13 +122,14 @@ async def claim(
         batch=batch,
     )
     # By priority, then age.
-    rows.sort(key=lambda row: (-row[4], row[11], row[0]))
-    leases = [Lease(*row[:12]) for row in rows]
-    begun = [row[3] for row in rows if row[21]]
+    rows.sort(key=lambda row: (-row[_PRIORITY], row[_DUE_AT], row[_MESSAGE_ID]))
+    leases = [Lease(*row[_LEASE]) for row in rows]
+    begun = [row[_RUN_ID] for row in rows if row[_HAS_STEPS]]
     found = await runs.recorded_steps(db, begun) if begun else {}
-    await _tell_leases(db, leases, worker_id, new={row[3] for row in rows if row[20] and not row[21]})
+    new = {row[_RUN_ID] for row in rows if row[_IS_NEW] and not row[_HAS_STEPS]}
+    await _tell_leases(db, leases, worker_id, new=new)
     return [
-        _claim(lease, row[12:20], seconds[lease.queue_id], found.get(row[3]) or {})
+        _claim(lease, row[_RUN], seconds[lease.queue_id], found.get(row[_RUN_ID]) or {})
         for lease, row in zip(leases, rows, strict=True)
     ]
 
@@ -162,13 +179,13 @@ async def _started(
         worker_id=worker_id,
         given=[(run_id, *lease.fence, lease.attempts) for run_id, lease in by_run.items()],
     )
-    by_id = {row[0]: row for row in rows}
+    by_id = {row[_STARTED_ID]: row for row in rows}
     started = [lease for run_id, lease in by_run.items() if run_id in by_id]
     found = await runs.recorded_steps(db, list(by_id)) if rows else {}
-    new = {run_id for run_id, row in by_id.items() if row[9] and not found[run_id]}
+    new = {run_id for run_id, row in by_id.items() if row[_STARTED_IS_NEW] and not found[run_id]}
     await _tell_leases(db, started, worker_id, new=new)
     return [
-        _claim(lease, by_id[run_id][1:9], lease_seconds[lease.queue_id], found[run_id])
+        _claim(lease, by_id[run_id][_STARTED_RUN], lease_seconds[lease.queue_id], found[run_id])
         for run_id, lease in by_run.items()
         if run_id in by_id
     ]
@@ -182,13 +199,13 @@ async def _tell_leases(db: Database, leases: Sequence[Lease], worker_id: int, *,
 
 
 def _claim(lease: Lease, run: Row, lease_seconds: float, steps: dict[str, RecordedStep]) -> Claim:
-    """`run` has the columns from workflow_id to started_at."""
+    """`run` has the columns `RUN_COLUMNS`."""
     now = lease.visible_after - timedelta(seconds=lease_seconds)
     return Claim(lease, cast(int, lease.run_id), now, lease_seconds, steps, *run)
 
 
 class TakenSignal(NamedTuple):
-    """What a step gets, and who sent it (`writes.answered_by`)."""
+    """What a step gets, and who sent it (`records.answered_by`)."""
 
     payload: str
     answered_by: str | None

@@ -20,7 +20,7 @@ RunFence = tuple[int, int, int]
 
 
 class StepRecord(NamedTuple):
-    """A step as it is to be recorded. The first nine are columns, in this order; a tuple, as there are many."""
+    """A step as it is to be recorded. All up to `sequence` are columns, in this order; a tuple, as there are many."""
 
     step_id: str
     ordinal: int
@@ -35,6 +35,10 @@ class StepRecord(NamedTuple):
     sequence: int | None = None
     # True when it failed earlier in this pass, and the next attempt of the run shall run it anew.
     is_again: bool = False
+
+
+# How many of its fields are columns of the statements that record steps; a test holds them against the SQL.
+STEP_COLUMNS = StepRecord._fields.index("is_again")
 
 
 def answered_by(actor: str | None) -> str | None:

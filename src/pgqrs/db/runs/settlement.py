@@ -13,7 +13,7 @@ from pgqrs.db.database import Database, Kind, store_call
 from pgqrs.db.queries import load
 from pgqrs.db.runs import transitions, triggers
 from pgqrs.db.runs.history import RunEvent, insert_events, publish
-from pgqrs.db.runs.records import Ended, RunFence, RunWrite, StepRecord, Suspended, run_events
+from pgqrs.db.runs.records import STEP_COLUMNS, Ended, RunFence, RunWrite, StepRecord, Suspended, run_events
 from pgqrs.db.tables import runs
 from pgqrs.db.tables.runs import RecordedStep
 from pgqrs.serialization import decode
@@ -80,7 +80,7 @@ async def hold(db: Database, fences: Sequence[RunFence]) -> set[RunFence]:
 
 async def record_steps(db: Database, writes: Sequence[RunWrite]) -> None:
     """Steps of runs that are held."""
-    rows = [(write.fence[0], *step[:9]) for write in writes for step in _once_each(write.steps)]
+    rows = [(write.fence[0], *step[:STEP_COLUMNS]) for write in writes for step in _once_each(write.steps)]
     if rows:
         await db.execute(_SQL["record_steps"], given=rows)
 
@@ -102,7 +102,7 @@ async def _settle_at_once(db: Database, writes: Sequence[RunWrite], told: Sequen
     for fence, recorded, end, *_ in writes:
         _, message_id, token = fence
         for step in recorded if len(recorded) <= 1 else _once_each(recorded):
-            steps.append((message_id, token, *step[:9]))  # noqa: PERF401 - one list for all of them
+            steps.append((message_id, token, *step[:STEP_COLUMNS]))  # noqa: PERF401 - one list for all of them
         if end is None and recorded and not events:
             continue
         # The end comes with the last event, which tells of it.
@@ -137,7 +137,7 @@ def _columns(end: Ended | Suspended) -> tuple[Any, ...]:
 async def _settle_by_parts(db: Database, writes: Sequence[RunWrite], told: Sequence[_Told]) -> set[RunFence]:
     if not told and all(write.end is None and write.steps for write in writes):
         # Nothing but steps, and most likely all of them are held: then that is all there is to do.
-        steps = [(*write.fence[1:], *step[:9]) for write in writes for step in _once_each(write.steps)]
+        steps = [(*write.fence[1:], *step[:STEP_COLUMNS]) for write in writes for step in _once_each(write.steps)]
         if await db.execute(_SQL["record_held_steps"], given=steps) == len(steps):
             return {write.fence for write in writes}
     held = await hold(db, [write.fence for write in writes])

@@ -1,4 +1,4 @@
-"""Executions of the former layout, copied into definitions and runs (seed 000, section 9)."""
+"""Executions of the former layout, copied into definitions and runs."""
 
 from __future__ import annotations
 

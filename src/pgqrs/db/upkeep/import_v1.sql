@@ -1,5 +1,5 @@
 -- name: old_executions
--- The former layout (seed 003, section 3): one row per execution. `old_workflows` stands for its table.
+-- The former layout: one row per execution. `old_workflows` stands for its table.
 select cast(workflow_id as text), name, cast(status as text), {text input}, {text output}, {text error},
     cast(created_at as text), cast(updated_at as text)
 from old_workflows

@@ -70,9 +70,9 @@ async def of_workflow(db: Database, name: str, *, window: timedelta, live_within
         most=MOST_SAMPLED + 1,
     )
     sampled, newest = len(sample) > MOST_SAMPLED, sample[:MOST_SAMPLED]
-    succeeded = sum(row[0] == RunStatus.SUCCESS for row in newest)
-    durations = sorted(float(row[1]) for row in newest if row[1] is not None)
-    waits = sorted(float(row[2]) for row in newest if row[2] is not None)
+    succeeded = sum(status == RunStatus.SUCCESS for status, _, _ in newest)
+    durations = sorted(float(took) for _, took, _ in newest if took is not None)
+    waits = sorted(float(waited) for _, _, waited in newest if waited is not None)
     [depth] = await _depths(db, [queue])
     return WorkflowMetrics(
         workflow=name,

@@ -154,8 +154,8 @@ async def step(db: Database, run_id: int, step_id: str, *, cut: int) -> StepDeta
     rows = await db.fetch(_SQL["step"], run_id=run_id, step_id=step_id, cut=cut)
     if not rows:
         return None
-    row = rows[0]
-    return StepDetails(_timed(row), Cut(*row[6:8]), Cut(*row[8:10]), Cut(*row[10:12]))
+    *timed, given, given_length, output, output_length, error, error_length = rows[0]
+    return StepDetails(_timed(timed), Cut(given, given_length), Cut(output, output_length), Cut(error, error_length))
 
 
 @store_call(Kind.READ, idempotent=True)
@@ -248,5 +248,5 @@ def _attempts(rows: Iterable[Sequence[object]]) -> Iterable[FailedAttempt]:
 
 
 def _timed(row: Sequence[object]) -> TimedStep:
-    step_id, ordinal, status, attempts, started_at, completed_at = row[:6]
+    step_id, ordinal, status, attempts, started_at, completed_at = row
     return TimedStep(step_id, ordinal, StepStatus(str(status)), attempts, started_at, completed_at)  # type: ignore[arg-type]

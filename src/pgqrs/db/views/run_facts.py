@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -82,32 +82,40 @@ class RunFacts:
     ready_before: int
 
 
+_FIELDS = tuple(field.name for field in fields(RunFacts))
+# Those that `facts_of_run` reads, in its order; a test holds them against the SQL.
+RUN_COLUMNS = _FIELDS[: _FIELDS.index("error") + 1]
+
+
 @store_call(Kind.READ, idempotent=True)
 async def facts(db: Database, run_id: int) -> RunFacts:
     rows = await db.fetch(_SQL["facts_of_run"], run_id=run_id)
     if not rows:
         raise RunNotFound(run_id)
-    [row] = rows
+    known = dict(zip(RUN_COLUMNS, rows[0], strict=True))
+    known["status"] = RunStatus(known["status"])
     steps = await db.fetch(_SQL["steps_under_way"], run_id=run_id)
     children = await db.fetch(_SQL["children_under_way"], run_id=run_id)
-    ended_badly = row[2] in (RunStatus.ERROR, RunStatus.CANCELLED)
+    ended_badly = known["status"] in (RunStatus.ERROR, RunStatus.CANCELLED)
     failed = await db.fetch(_SQL["children_that_failed"], run_id=run_id) if ended_badly else []
     completed = await db.fetch(_SQL["steps_completed_last"], run_id=run_id) if ended_badly else []
     servers = await db.fetch(_SQL["workers_that_are_there"])
-    queue_id, message_id, priority = row[9], row[12], row[18]
     before: list[Row] = []
-    if message_id is not None:
-        before = await db.fetch(_SQL["ready_before"], queue_id=queue_id, priority=priority, message_id=message_id)
-    _, workflow, status, *rest = row
-    found: tuple[Any, ...] = (
-        tuple(OpenStep(step[0], StepStatus(step[1]), *step[2:]) for step in steps),
-        tuple((child[0], child[1], RunStatus(child[2])) for child in children),
-        tuple((child[0], child[1], RunStatus(child[2])) for child in failed),
-        tuple(step[0] for step in completed),
-        tuple(_server(*each) for each in servers),
-        int(before[0][0]) if before else 0,
+    if known["message_id"] is not None:
+        place = {name: known[name] for name in ("queue_id", "priority", "message_id")}
+        before = await db.fetch(_SQL["ready_before"], **place)
+    return RunFacts(
+        **known,
+        steps=tuple(
+            OpenStep(step_id, StepStatus(status), attempts, output, error)
+            for step_id, status, attempts, output, error in steps
+        ),
+        children=tuple((child, workflow, RunStatus(status)) for child, workflow, status in children),
+        failed_children=tuple((child, workflow, RunStatus(status)) for child, workflow, status in failed),
+        completed=tuple(step_id for (step_id,) in completed),
+        servers=tuple(_server(*each) for each in servers),
+        ready_before=int(before[0][0]) if before else 0,
     )
-    return RunFacts(run_id, workflow, RunStatus(status), *rest, *found)
 
 
 def _server(name: str, silent_seconds: float, info: str | None) -> WorkerFacts:

@@ -16,14 +16,14 @@ select
     q.paused_at,
     m.message_id,
     m.visible_after,
-    {seconds m.visible_after since {now}},
+    {seconds m.visible_after since {now}} as visible_in_seconds,
     m.leased_by,
     m.attempts,
     m.max_attempts,
     m.priority,
     h.hostname,
-    {seconds {now} since h.heartbeat_at},
-    {seconds {now} since coalesce(r.paused_at, r.updated_at)},
+    {seconds {now} since h.heartbeat_at} as holder_silent_seconds,
+    {seconds {now} since coalesce(r.paused_at, r.updated_at)} as since_seconds,
     {text r.error}
 from pgqrs_workflow_runs as r
 join pgqrs_workflows as w on w.workflow_id = r.workflow_id

@@ -23,10 +23,10 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from pgqrs.clock import EPOCH
-from pgqrs.db.database import WHOLE, Database, Kind, Row, store_call
+from pgqrs.db.database import WHOLE, Database, Kind, store_call
 from pgqrs.db.queries import load
 from pgqrs.db.tables import workflows
 from pgqrs.db.tables.runs import progress_in
@@ -145,6 +145,18 @@ async def newest_run_id(db: Database) -> int:
     return int((await db.fetch(_SQL["newest_run_id"]))[0][0] or 0)
 
 
+class FailureBucket(NamedTuple):
+    """The failures of one workflow with one signature, in one part of the window."""
+
+    workflow_id: int
+    error_signature: str | None
+    bucket: float
+    failed_runs: int
+    first_at: datetime
+    last_at: datetime
+    newest_run: int
+
+
 @store_call(Kind.READ, idempotent=True)
 async def failures(db: Database, since: Moment, *, most: int, limit: int) -> tuple[list[FailureGroup], bool]:
     """ERROR runs that ended since then, the largest groups; True when only the newest `most` of them were grouped."""
@@ -164,32 +176,33 @@ async def failures(db: Database, since: Moment, *, most: int, limit: int) -> tup
     rows = await db.fetch(
         _SQL[name], ended_of=list(names), ended_from=ended_from, before=NEWEST, most=most, width=width
     )
-    capped = name == "newest_failures" and sum(row[3] for row in rows) >= most
-    groups = _groups([row for row in rows if row[0] in names], names)
+    buckets = [FailureBucket(*row) for row in rows]
+    capped = name == "newest_failures" and sum(each.failed_runs for each in buckets) >= most
+    groups = _groups([each for each in buckets if each.workflow_id in names], names)
     groups = sorted(groups, key=lambda group: (-group.count, -group.example_run_id))[:limit]
     examples = await _summaries(db, None, [group.example_run_id for group in groups], cut=MOST_ERROR)
     texts = {each.run_id: each.last_error for each in examples}
     return [dataclasses.replace(group, last_error=texts.get(group.example_run_id)) for group in groups], capped
 
 
-def _groups(rows: Sequence[Row], names: dict[int, str]) -> list[FailureGroup]:
+def _groups(failed: Sequence[FailureBucket], names: dict[int, str]) -> list[FailureGroup]:
     """The buckets of each workflow and signature put together."""
-    found: dict[tuple[int, str | None], list[Row]] = {}
-    for row in rows:
-        found.setdefault((row[0], row[1]), []).append(row)
+    found: dict[tuple[int, str | None], list[FailureBucket]] = {}
+    for each in failed:
+        found.setdefault((each.workflow_id, each.error_signature), []).append(each)
     groups = []
     for (workflow_id, signature), buckets in found.items():
         over_time = [0] * FAILURE_BUCKETS
-        for _, _, bucket, number, *_ in buckets:
-            over_time[min(max(int(bucket), 0), FAILURE_BUCKETS - 1)] += number
+        for each in buckets:
+            over_time[min(max(int(each.bucket), 0), FAILURE_BUCKETS - 1)] += each.failed_runs
         groups.append(
             FailureGroup(
                 workflow=names[workflow_id],
                 error_signature=signature,
                 count=sum(over_time),
-                first_at=min(row[4] for row in buckets),
-                last_at=max(row[5] for row in buckets),
-                example_run_id=max(row[6] for row in buckets),
+                first_at=min(each.first_at for each in buckets),
+                last_at=max(each.last_at for each in buckets),
+                example_run_id=max(each.newest_run for each in buckets),
                 last_error=None,
                 over_time=tuple(over_time),
             )
@@ -309,6 +322,9 @@ def _listed(statuses: Sequence[RunStatus]) -> str:
 
 async def _summaries(db: Database, search: Search | None, ids: Sequence[int], *, cut: int) -> list[RunSummary]:
     rows = await db.fetch(_SQL["summaries"], run_ids=ids, cut=cut) if ids else []
-    found = [RunSummary(*(*row[:2], RunStatus(row[2]), *row[3:-1], progress_in(row[-1]))) for row in rows]
+    found = [
+        RunSummary(*(run_id, workflow, RunStatus(status), *rest, progress_in(headers)))
+        for run_id, workflow, status, *rest, headers in rows
+    ]
     # Between the two statements a run may have moved on.
     return [each for each in found if search is None or each.status in search.statuses]

@@ -203,10 +203,11 @@ select count(*) from (
 
 -- name: summaries
 -- Without input, output and error: those may be large, and nobody reads them in a list.
-select r.run_id, w.name, r.status, substr(r.last_error, 1, :cut), r.error_signature, r.created_at, r.started_at,
+select r.run_id, w.name, r.status, substr(r.last_error, 1, :cut) as last_error, r.error_signature, r.created_at, r.started_at,
     r.paused_at, r.completed_at, r.updated_at, r.worker_id, r.attempt, r.max_attempts, r.priority, r.idempotency_key,
-    r.parent_run_id, r.dead_letter_of, substr(r.waiting_for, 1, :cut), r.deleted_at, substr(r.delete_reason, 1, :cut),
-    substr({text r.attributes}, 1, :cut), substr({text r.headers}, 1, :cut)
+    r.parent_run_id, r.dead_letter_of, substr(r.waiting_for, 1, :cut) as waiting_for, r.deleted_at,
+    substr(r.delete_reason, 1, :cut) as delete_reason, substr({text r.attributes}, 1, :cut) as attributes,
+    substr({text r.headers}, 1, :cut) as headers
 from pgqrs_workflow_runs as r
 cross join pgqrs_workflows as w
 where r.run_id {in run_ids} and w.workflow_id = r.workflow_id
@@ -221,8 +222,8 @@ select {now} as now_at;
 -- name: failures_in_window
 -- What the failures of a window have in common, for as many as :most of them; by buckets of :width seconds, for a picture
 -- of their number over time. (round, as not every database has floor; the 0.499999 makes it one.)
-select workflow_id, error_signature, round(since / :width - 0.499999), count(*), min(completed_at) as first_at,
-    max(completed_at) as last_at, max(run_id)
+select workflow_id, error_signature, round(since / :width - 0.499999) as bucket, count(*) as failed_runs,
+    min(completed_at) as first_at, max(completed_at) as last_at, max(run_id) as newest_run
 from (
     select r.workflow_id, r.error_signature, r.completed_at, r.run_id,
         {seconds r.completed_at since cast(:ended_from as {time})} as since
@@ -235,8 +236,8 @@ group by 1, 2, 3;
 
 -- name: newest_failures
 -- The same for the newest, where the window holds more than can be grouped at once.
-select workflow_id, error_signature, round(since / :width - 0.499999), count(*), min(completed_at) as first_at,
-    max(completed_at) as last_at, max(run_id)
+select workflow_id, error_signature, round(since / :width - 0.499999) as bucket, count(*) as failed_runs,
+    min(completed_at) as first_at, max(completed_at) as last_at, max(run_id) as newest_run
 from (
     select r.workflow_id, r.error_signature, r.completed_at, r.run_id,
         {seconds r.completed_at since cast(:ended_from as {time})} as since

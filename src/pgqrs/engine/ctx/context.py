@@ -251,7 +251,7 @@ class Context:
         name: str,
         *,
         timeout: float | timedelta | None = None,
-        type: Any = Any,  # noqa: A002 - the design's word
+        type: Any = Any,  # noqa: A002 - reads well where it is called: wait_for("go", type=Answer)
     ) -> Coroutine[object, None, Any]:
         """The oldest unread signal of that name, sent before or after this call; WaitTimeout after `timeout`.
 

@@ -24,7 +24,7 @@ from pgqrs.text.error_signature import error_signature
 from pgqrs.types import RunStatus
 
 _MOST_MESSAGE = 2_000
-# The seed's words.
+# Recorded as the error of a run, and asked for by filters: it never changes.
 NO_HANDLER = "no_handler_registered"
 _LONGEST_WITHOUT_HANDLER = 30.0
 
