@@ -114,8 +114,8 @@ MUTANTS = (
         (
             Edit(
                 "engine.ctx.step_body:run_body",
-                "return _Done(text, decode(text, shape.returns))",
-                "return _Done(text, result)",
+                "return BodyDone(text, decode(text, shape.returns))",
+                "return BodyDone(text, result)",
             ),
         ),
         (f"{_RECORDS}::test_a_step_gives_the_same_the_first_time_and_in_a_replay",),

@@ -59,7 +59,7 @@ class AuditPolicy:
         unknown = [name for name in names if name not in set(EventType)]
         if unknown:
             known = ", ".join(EventType)
-            raise ConfigError(f"Config.outbox does not know {unknown[0]!r}; it may list {known}, or be *")
+            raise ConfigError(f"Config.outbox does not know {unknown[0]!r}", hint=f"it may list {known}, or be *")
         return cls(_LEVELS[audit], frozenset(map(EventType, names)))
 
     @property

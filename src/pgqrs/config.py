@@ -205,7 +205,7 @@ def _parsed(variable: str, text: str, kind: type) -> Any:
     if kind is bool:
         if text.lower() in _TRUE | _FALSE:
             return text.lower() in _TRUE
-        raise ConfigError(f"{variable}={text!r} is not a yes or no; use 1 or 0")
+        raise ConfigError(f"{variable}={text!r} is not a yes or no", hint="use 1 or 0")
     readers: dict[type, Callable[[str], Any]] = {int: int, float: float, str: str}
     try:
         # Underscores are Python's, not an operator's: refuse what int() alone would let through.

@@ -33,8 +33,9 @@ PermanentError
 ├── NotRecorded                 an attribute of a step's error was used that could not be stored
 └── OutcomeUnknown              a step that must not run twice began, and how it ended is unknown
 
-Messages name the thing, what was wrong and the way out; fields carry the data, so that nobody parses text. Programs
-that cannot see the class (HTTP, scripts) get its `code_of`; `pgqrs explain CODE` says more about it.
+Messages name the problem and the way to fix it: `error.problem` and `error.hint`. Other fields carry the data, so
+that no caller parses text. Programs that cannot see the class (HTTP, scripts) get its `code_of`; `pgqrs explain CODE`
+says more about it.
 """
 
 from __future__ import annotations
@@ -51,10 +52,25 @@ _E = TypeVar("_E", bound=BaseException)
 class PgqrsError(Exception):
     """The root: catches everything pgqrs raises on purpose.
 
-    `item` is the index of the item at fault, for calls that take many (`enqueue_many`, `trigger_many`).
+    `hint` is the way to fix it, or None; `problem` is the rest of the message. `item` is the index of the item at
+    fault, for calls that take many (`enqueue_many`, `trigger_many`).
     """
 
+    hint: str | None = None
     item: int | None = None
+
+    def __init__(self, *args: Any, hint: str | None = None) -> None:
+        if hint is None:
+            super().__init__(*args)
+        else:
+            said, *others = args
+            super().__init__("; ".join((str(said), hint)), *others)
+            self.hint = hint
+
+    @property
+    def problem(self) -> str:
+        """What went wrong, without the hint."""
+        return str(self) if self.hint is None else str(self).removesuffix(f"; {self.hint}")
 
     def of_item(self, index: int) -> Self:
         """Return the same error, telling which item of a call is at fault."""
@@ -71,10 +87,16 @@ class InvalidArguments(ConfigError):
     """Arguments that do not fit a workflow's parameters; `parameter` is the one at fault, if it is one."""
 
     def __init__(
-        self, workflow: str, reason: str, *, parameter: str | None = None, suggestion: str | None = None
+        self,
+        workflow: str,
+        reason: str,
+        *,
+        parameter: str | None = None,
+        suggestion: str | None = None,
+        hint: str | None = None,
     ) -> None:
-        hint = "" if suggestion is None else f"; did you mean {suggestion!r}?"
-        super().__init__(f"workflow {workflow!r}: {reason}{hint}")
+        meant = None if suggestion is None else f"did you mean {suggestion!r}?"
+        super().__init__(f"workflow {workflow!r}: {reason}", hint=hint if meant is None else meant)
         self.workflow = workflow
         self.reason = reason
         self.parameter = parameter
@@ -88,8 +110,8 @@ class ConnectionFailed(PgqrsError):
     carried out.
     """
 
-    def __init__(self, message: str, *, ambiguous: bool = False) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, ambiguous: bool = False, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
         self.ambiguous = ambiguous
 
 
@@ -103,8 +125,8 @@ class SchemaMismatch(PgqrsError):
     `found` is 0 when they are another program's.
     """
 
-    def __init__(self, message: str, *, found: int, expected: int) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, found: int, expected: int, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
         self.found = found
         self.expected = expected
 
@@ -114,8 +136,8 @@ class StorePromoted(PgqrsError):
 
     def __init__(self, where: str, *, promoted_to: str, schema: str) -> None:
         super().__init__(
-            f"{where} was promoted: its runs and messages are in {promoted_to}, schema {schema!r}, now; "
-            "set PGQRS_DSN to that"
+            f"{where} was promoted: its runs and messages are in {promoted_to}, schema {schema!r}, now",
+            hint="set PGQRS_DSN to that",
         )
         self.promoted_to = promoted_to
         self.schema = schema
@@ -132,7 +154,9 @@ class _NamedNotFound(NotFound):
     def __init__(self, name: str, *, known: Iterable[str] = ()) -> None:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f", or did you mean {near[0]!r}?" if near else ""
-        super().__init__(f"no {self.noun} named {name!r}; create it with {self.creator.format(name=name)}{hint}")
+        super().__init__(
+            f"no {self.noun} named {name!r}", hint=f"create it with {self.creator.format(name=name)}{hint}"
+        )
         self.name = name
         self.suggestion: str | None = near[0] if near else None
 
@@ -162,11 +186,12 @@ class RunNotFound(NotFound):
     """No run of that id, or none of the workflow that was asked; `workflow` is then the one that it is of."""
 
     def __init__(self, run_id: int, *, workflow: str | None = None) -> None:
-        super().__init__(
-            f"no run {run_id}; it was never triggered here, or retention has deleted it"
-            if workflow is None
-            else f"run {run_id} is one of workflow {workflow!r}; ask workflow({workflow!r}) for it"
-        )
+        if workflow is None:
+            super().__init__(f"no run {run_id}; it was never triggered here, or retention has deleted it")
+        else:
+            super().__init__(
+                f"run {run_id} is one of workflow {workflow!r}", hint=f"ask workflow({workflow!r}) for it"
+            )
         self.run_id = run_id
         self.workflow = workflow
 
@@ -185,7 +210,9 @@ class NoActiveWorker(PgqrsError):
     """Nobody is there to run it, and the trigger asked to be told."""
 
     def __init__(self, workflow: str) -> None:
-        super().__init__(f"no live worker serves workflow {workflow!r}; start one, or trigger without require_worker")
+        super().__init__(
+            f"no live worker serves workflow {workflow!r}", hint="start one, or trigger without require_worker"
+        )
         self.workflow = workflow
 
 
@@ -198,9 +225,8 @@ class IdempotencyConflict(PgqrsError):
     def __init__(self, key: str, run_id: int | None, message: str | None = None) -> None:
         whose = "another run of this call" if run_id is None else f"run {run_id}"
         super().__init__(
-            message
-            or f"idempotency key {key!r} belongs to {whose}, which has another workflow or input; "
-            "use another key, or delete that run to free it"
+            message or f"idempotency key {key!r} belongs to {whose}, which has another workflow or input",
+            hint=None if message else "use another key, or delete that run to free it",
         )
         self.key = key
         self.run_id = run_id
@@ -254,10 +280,10 @@ class WaitTimeout(PgqrsError):
 class SerializationError(PgqrsError):
     """A value that would not come back as it went in; `path` says where it is (`$.a[3]`)."""
 
-    def __init__(self, message: str, *, path: str = "$") -> None:
-        super().__init__(f"{path}: {message}")
+    def __init__(self, message: str, *, path: str = "$", hint: str | None = None) -> None:
+        super().__init__(f"{path}: {message}", hint=hint)
         self.path = path
-        self.reason = message
+        self.reason = message if hint is None else f"{message}; {hint}"
 
     def about(self, what: str) -> Self:
         """Return the same error, telling whose value it is: `the result of workflow 'order'`."""
@@ -271,8 +297,8 @@ class PayloadTooLarge(SerializationError):
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(
-            f"encodes to {size:,} bytes, more than max_payload_bytes={limit:,}; "
-            "store it elsewhere and pass a reference, or raise the limit"
+            f"encodes to {size:,} bytes, more than max_payload_bytes={limit:,}",
+            hint="store it elsewhere and pass a reference, or raise the limit",
         )
         self.size = size
         self.limit = limit
@@ -281,16 +307,16 @@ class PayloadTooLarge(SerializationError):
 class LeaseLost(PgqrsError):
     """Another consumer or worker has leased the message, or it is gone; nothing was written."""
 
-    def __init__(self, message: str, *, message_id: int | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, message_id: int | None = None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
         self.message_id = message_id
 
 
 class PublishFailed(PgqrsError):
     """A receiver did not take an event of the outbox; `status` is its HTTP status, if it gave one."""
 
-    def __init__(self, message: str, *, status: int | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, status: int | None = None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
         self.status = status
 
 
@@ -309,8 +335,8 @@ class NotAllowedInStep(PermanentError):
 class NotRecorded(PermanentError, AttributeError):
     """A handler used an attribute of a step's error that could not be stored; `attribute` names it."""
 
-    def __init__(self, message: str, *, attribute: str) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, attribute: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
         self.attribute = attribute
 
 

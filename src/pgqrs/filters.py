@@ -70,7 +70,7 @@ class RunFilter:
         self._set("attributes", _attributes(self.attributes))
         if self.workflow is not None and not (isinstance(self.workflow, str) and _PATTERN.fullmatch(self.workflow)):
             raise ConfigError(
-                f"workflow {shown(self.workflow)} is no name or pattern; use names with * for any characters"
+                f"workflow {shown(self.workflow)} is no name or pattern", hint="use names with * for any characters"
             )
         for name in ("created_after", "created_before", "completed_after", "completed_before"):
             _check_moment(name, getattr(self, name))
@@ -112,7 +112,7 @@ class RunFilter:
                 near = difflib.get_close_matches(key[:40], _TOKENS, n=1)
                 hint = f"; did you mean {near[0]}:?" if near else ""
                 raise ConfigError(
-                    f"the filter has {shown(word)}{hint}; known are {' '.join(f'{k}:' for k in _TOKENS)}"
+                    f"the filter has {shown(word)}{hint}", hint=f"known are {' '.join(f'{k}:' for k in _TOKENS)}"
                 )
             try:
                 read = token.read(value)
@@ -121,7 +121,7 @@ class RunFilter:
             if token.field == "attributes":
                 given.setdefault(token.field, {}).update(read)
             elif token.field in given:
-                raise ConfigError(f"the filter has {key}: twice; {token.twice}")
+                raise ConfigError(f"the filter has {key}: twice", hint=f"{token.twice}")
             else:
                 given[token.field] = read
         return cls(**given)
@@ -167,7 +167,7 @@ def _status(given: Any) -> RunStatus:
     try:
         return RunStatus(given.upper())
     except (ValueError, AttributeError):
-        raise ConfigError(f"there is no status {shown(given)}; use {', '.join(RunStatus)}") from None
+        raise ConfigError(f"there is no status {shown(given)}", hint=f"use {', '.join(RunStatus)}") from None
 
 
 def _attributes(given: Any) -> dict[str, str]:
@@ -206,7 +206,7 @@ def _check_text(name: str, value: Any) -> None:
     if not isinstance(value, str) or not value:
         raise ConfigError(f"{name} must be text, not {shown(value)}")
     if len(value) > MOST_TEXT:
-        raise ConfigError(f"{name} has {len(value):,} characters; use at most {MOST_TEXT:,}")
+        raise ConfigError(f"{name} has {len(value):,} characters", hint=f"use at most {MOST_TEXT:,}")
     _check_storable(name, value)
 
 
@@ -223,8 +223,8 @@ def _check_moment(name: str, value: Any) -> None:
             raise ConfigError(f"{name} must lie from 0 to 100 years back, not {value!r}")
     elif not isinstance(value, datetime) or value.utcoffset() is None or not is_in_range(value):
         raise ConfigError(
-            f"{name} must be a datetime with a time zone, or a timedelta (that long ago), not {value!r}; "
-            "use datetime.now(UTC) or .replace(tzinfo=...)"
+            f"{name} must be a datetime with a time zone, or a timedelta (that long ago), not {value!r}",
+            hint="use datetime.now(UTC) or .replace(tzinfo=...)",
         )
 
 
@@ -320,7 +320,7 @@ def _words(text: str) -> Iterator[str]:
     if not isinstance(text, str):
         raise ConfigError(f"a filter is text such as 'status:error since:1h', not {shown(text)}")
     if len(text) > MOST_FILTER:
-        raise ConfigError(f"the filter has {len(text):,} characters; use at most {MOST_FILTER:,}")
+        raise ConfigError(f"the filter has {len(text):,} characters", hint=f"use at most {MOST_FILTER:,}")
     place = _end(_BLANKS, text, 0)
     while place < len(text):
         word = text[place : (end := _end(_WORD, text, place))]

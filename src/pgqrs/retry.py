@@ -86,7 +86,9 @@ def checked_policy(where: str, value: RetryPolicy | None) -> RetryPolicy | None:
     """Return the policy that was given as `retry=`; raise ConfigError for anything else, such as a number."""
     if value is None or isinstance(value, RetryPolicy):
         return value
-    raise ConfigError(f"{where}(retry=) must be a pgqrs.RetryPolicy, got {shown(value)}; write {policy_for(value)}")
+    raise ConfigError(
+        f"{where}(retry=) must be a pgqrs.RetryPolicy, got {shown(value)}", hint=f"write {policy_for(value)}"
+    )
 
 
 def policy_for(attempts: object) -> str:

@@ -28,8 +28,8 @@ def checked_time(argument: str, value: datetime | None) -> datetime | None:
         return None
     if not isinstance(value, datetime) or value.utcoffset() is None:
         raise ConfigError(
-            f"{argument} must be a datetime with a time zone, not {value!r}; "
-            "use datetime.now(UTC) + timedelta(...), or .replace(tzinfo=...)"
+            f"{argument} must be a datetime with a time zone, not {value!r}",
+            hint="use datetime.now(UTC) + timedelta(...), or .replace(tzinfo=...)",
         )
     if not is_in_range(value):
         raise ConfigError(f"{argument} must lie between the years 1970 and 2970, not {value!r}")
@@ -61,7 +61,7 @@ def checked_key(value: object) -> str:
     text = checked_text("idempotency key", value)
     if 1 <= len(text) <= 500 and text.isprintable():
         return text
-    raise ConfigError(f"idempotency key {text[:60]!r} is not allowed; use 1 to 500 printable characters")
+    raise ConfigError(f"idempotency key {text[:60]!r} is not allowed", hint="use 1 to 500 printable characters")
 
 
 def checked_run_id(value: int) -> int:
@@ -71,13 +71,13 @@ def checked_run_id(value: int) -> int:
 def check_function(noun: str, name: str, function: object) -> None:
     """Raise ConfigError for a class or a generator function: neither can be executed and recorded."""
     if isinstance(function, type):
-        raise ConfigError(f"{noun} {name!r} is a class; write a function, `def {_as_function(name)}(...)`")
+        raise ConfigError(f"{noun} {name!r} is a class", hint=f"write a function, `def {_as_function(name)}(...)`")
     # Not unwrapped: a decorator may make a list of what a generator function gives.
     called = (function, getattr(function, "__call__", None))  # noqa: B004 - the method itself
     if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in called):
         raise ConfigError(
-            f"{noun} {name!r} is a generator function, as it contains `yield`, and a generator cannot be stored; "
-            "collect the values in a list and return that"
+            f"{noun} {name!r} is a generator function, as it contains `yield`, and a generator cannot be stored",
+            hint="collect the values in a list and return that",
         )
 
 
@@ -99,7 +99,7 @@ def unknown_option(decorator: str, options: Mapping[str, Any], known: Sequence[s
         fix = f"write @pgqrs.{decorator}({named_by}={shown(value)})"
     elif option in _ATTEMPTS and is_whole(value):
         fix = f"write @pgqrs.{decorator}({policy_for(value)})"
-    return ConfigError(f"{decorator}() does not know {option!r}; {fix}")
+    return ConfigError(f"{decorator}() does not know {option!r}", hint=f"{fix}")
 
 
 def in_order(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -139,7 +139,7 @@ def check_store(store: Any, usage: str, given: tuple[Any, ...]) -> None:
     if any(is_store(each) for each in given):
         raise ConfigError(f"the arguments are in the wrong order: write {usage}, not ({found})")
     raise ConfigError(
-        f"{usage} needs a connected store, got ({found}); make one with `store = await pgqrs.connect(...)`"
+        f"{usage} needs a connected store, got ({found})", hint="make one with `store = await pgqrs.connect(...)`"
     )
 
 
@@ -160,4 +160,4 @@ def check_texts(**given: str | None) -> None:
         if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
             raise ConfigError(f"{argument} must be text without NUL and lone surrogates, not {text[:60]!r}")
         if len(value) > MOST_TEXT:
-            raise ConfigError(f"{argument} has {len(value):,} characters; use at most {MOST_TEXT:,}")
+            raise ConfigError(f"{argument} has {len(value):,} characters", hint=f"use at most {MOST_TEXT:,}")

@@ -298,7 +298,7 @@ class Consumer:
 
     def _check_open(self) -> None:
         if self._closing is not None:
-            raise ConfigError("this consumer is closed; ask the store for a new one")
+            raise ConfigError("this consumer is closed", hint="ask the store for a new one")
 
     def _lease_seconds(self, given: float | timedelta | None) -> float:
         return checked_seconds(self._config.lease_seconds if given is None else given, "lease_seconds", least=1)

@@ -51,7 +51,7 @@ def moment_of(number: int) -> datetime:
 
 def of_another_list() -> ConfigError:
     """Return the error for a cursor that is whole, and whose place this list cannot have."""
-    return ConfigError("cursor is broken, or of another list; use next_cursor of the page before, or none")
+    return ConfigError("cursor is broken, or of another list", hint="use next_cursor of the page before, or none")
 
 
 def _decoded(cursor: str) -> bytes:
@@ -64,7 +64,7 @@ def _decoded(cursor: str) -> bytes:
 
 
 def _broken(cursor: object) -> ConfigError:
-    return ConfigError(f"cursor {str(cursor)[:60]!r} is broken; use next_cursor of the page before, or none")
+    return ConfigError(f"cursor {str(cursor)[:60]!r} is broken", hint="use next_cursor of the page before, or none")
 
 
 def _check(packed: bytes) -> bytes:

@@ -105,7 +105,7 @@ class Dispatcher:
 
     async def _made(self) -> outbox.OutboxLoop:
         if not self._routes:
-            raise ConfigError(f"dispatcher {self.name!r} has nowhere to publish to; give it .to(publisher)")
+            raise ConfigError(f"dispatcher {self.name!r} has nowhere to publish to", hint="give it .to(publisher)")
         db = await self._store.ready()
         for route in self._routes:
             attach = getattr(route.publisher, "attach", None)

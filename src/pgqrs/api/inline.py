@@ -98,7 +98,8 @@ def run_here(
     if key is not None or store is not None:
         raise ConfigError(
             f"workflow {workflow.name!r} is called inside run {parent.run_id}, so it is a child run in the same "
-            "store, recorded once without a key; leave key= and store= out"
+            "store, recorded once without a key",
+            hint="leave key= and store= out",
         )
     return _as_child(workflow, parent, args, kwargs)
 
@@ -118,8 +119,9 @@ def _as_child(
     """Start a child run and wait for its result, both recorded; in an async workflow the result is awaited."""
     if in_step():
         raise NotAllowedInStep(
-            f"workflow {workflow.name!r} was called in the body of a step of run {parent.run_id}; a step is one unit "
-            "and cannot wait for a child run: call it in the body of the workflow, and pass its result to the step"
+            f"workflow {workflow.name!r} was called in the body of a step of run {parent.run_id}, and a step "
+            "cannot wait for a child run",
+            hint="call it in the body of the workflow, and pass its result to the step",
         )
     if args and args[0] is parent:
         args = args[1:]

@@ -86,7 +86,9 @@ def new_messages(
 ) -> list[NewMessage]:
     """Everything checked and encoded, before anything is written; of `many`, errors name the item."""
     if isinstance(payloads, str | bytes | dict):
-        raise ConfigError(f"enqueue_many takes a list of payloads, not one {type(payloads).__name__}; use enqueue")
+        raise ConfigError(
+            f"enqueue_many takes a list of payloads, not one {type(payloads).__name__}", hint="use enqueue"
+        )
     if run_at is not None and delay:
         raise ConfigError("give either delay or run_at, not both")
     seconds = checked_seconds(delay, "delay")

@@ -134,18 +134,19 @@ class Retention:
 def _checked(what: str, workflow: str, status: RunStatus | str) -> tuple[What, str]:
     kind = next((each for each in KINDS if each == what), None)
     if kind is None:
-        raise ConfigError(f"retention does not know {what!r}; it keeps {', '.join(KINDS)}")
+        raise ConfigError(f"retention does not know {what!r}", hint=f"it keeps {', '.join(KINDS)}")
     if workflow != "":
         if kind not in ("runs", "deleted_runs", "archived_messages"):
-            raise ConfigError(f"retention of {kind} is the same for all; leave out workflow={workflow!r}")
+            raise ConfigError(f"retention of {kind} is the same for all", hint=f"leave out workflow={workflow!r}")
         checked_name("queue" if kind == "archived_messages" else "workflow", workflow)
     if status != "":
         if kind != "runs":
-            raise ConfigError(f"only runs are kept by status, not {kind}; leave out status={status!r}")
+            raise ConfigError(f"only runs are kept by status, not {kind}", hint=f"leave out status={status!r}")
         if status not in ENDED:
             raise ConfigError(
                 f"only what has ended is deleted, so status must be one of {', '.join(ENDED)} or left out, "
-                f"not {status!r}; for runs in any status there is deleted_runs, after workflow(...).delete"
+                f"not {status!r}",
+                hint="for runs in any status there is deleted_runs, after workflow(...).delete",
             )
     return kind, str(status)
 
@@ -157,6 +158,6 @@ def _age(age: timedelta | None, *, days: float | None, hours: float | None, seco
         raise ConfigError("say how long, either by a timedelta or by days=, hours= and seconds= (0: delete at once)")
     if age is not None:
         if not isinstance(age, timedelta):
-            raise ConfigError(f"an age is a timedelta, not {age!r}; or say days=, hours= or seconds=")
+            raise ConfigError(f"an age is a timedelta, not {age!r}", hint="or say days=, hours= or seconds=")
         return checked_seconds(age, "age")
     return checked_seconds(sum(checked_seconds(value, name) * unit for name, value, unit in given), "age")

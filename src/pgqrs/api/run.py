@@ -205,7 +205,7 @@ class Results:
         """Returns when the run has ended; WaitTimeout when it has not in time."""
         db = await self._store.ready()
         if self._closed:
-            raise ConnectionFailed("this store is closed; connect again")
+            raise ConnectionFailed("this store is closed", hint="connect again")
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(run_id, set()).add(ended)
         if self._task is None or self._task.done():
@@ -228,7 +228,7 @@ class Results:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        self._refuse(ConnectionFailed("this store was closed while the result was waited for; connect again"))
+        self._refuse(ConnectionFailed("this store was closed while the result was waited for", hint="connect again"))
 
     def _refuse(self, error: Exception) -> None:
         for ended in [each for waiting in self._waiting.values() for each in waiting]:

@@ -213,7 +213,7 @@ def declared(workflow: str, given: Any) -> dict[str, Any]:
     unknown = [str(key) for key in options if key not in ScheduleOptions.__annotations__]
     if unknown:
         known = ", ".join(("name", *ScheduleOptions.__annotations__))
-        raise ConfigError(f"schedule of workflow {workflow!r} does not know {unknown[0]!r}; it takes {known}")
+        raise ConfigError(f"schedule of workflow {workflow!r} does not know {unknown[0]!r}", hint=f"it takes {known}")
     return {"name": name, "workflow": workflow, **options}
 
 

@@ -125,7 +125,7 @@ def step(
     policy = checked_policy("step", retry)
     if isinstance(function, str):
         if id is not None:
-            raise ConfigError(f"step has two names, {function!r} and {id!r}; keep one")
+            raise ConfigError(f"step has two names, {function!r} and {id!r}", hint="keep one")
         function, id = None, function  # noqa: A001 - as above
     name = None if id is None else checked_step_name(id)
     if function is None:
@@ -136,7 +136,7 @@ def step(
 def _decorated(function: Callable[..., Any], given_name: str | None, retry: RetryPolicy | None) -> Any:
     if not callable(function):
         raise ConfigError(
-            f"step() decorates a function or takes a name, got {shown(function)}; write @pgqrs.step(id='...')"
+            f"step() decorates a function or takes a name, got {shown(function)}", hint="write @pgqrs.step(id='...')"
         )
     name = checked_step_name(given_name or function.__name__)
     check_function("step", name, function)
@@ -166,17 +166,18 @@ def _check_context(step_name: str, given: Any, current: Any) -> None:
     if not isinstance(given, Context | SyncContext):
         raise ConfigError(
             f"step {step_name!r} was called with the context of run {given.run_id} outside its workflow, where it "
-            "would not be recorded; call the workflow with that context, and the step inside it with its own `ctx`"
+            "would not be recorded",
+            hint="call the workflow with that context, and the step inside it with its own `ctx`",
         )
     if current is not None and current.run_id != given.run_id:
         raise ConfigError(
-            f"step {step_name!r} was called in run {current.run_id} with the context of another run, "
-            f"{given.run_id}; call it with the `ctx` of the workflow that calls it"
+            f"step {step_name!r} was called in run {current.run_id} with the context of another run, {given.run_id}",
+            hint="call it with the `ctx` of the workflow that calls it",
         )
 
 
 def _unknown(options: dict[str, Any]) -> ConfigError:
     error = unknown_option("step", options, ("id", "retry"), named_by="id")
     if next(iter(options)) == "timeout":
-        return ConfigError(f"{error}; a timeout is an option of ctx.step(name, function, timeout=...)")
+        return ConfigError(f"{error}", hint="a timeout is an option of ctx.step(name, function, timeout=...)")
     return error

@@ -65,7 +65,7 @@ class Store:
         await workflows.create(db, checked_name("workflow", name))
         if dead_letter is not _UNCHANGED:
             if dead_letter is not None and checked_name("workflow", dead_letter) == name:
-                raise ConfigError(f"workflow {name!r} cannot be its own dead letter; name another one")
+                raise ConfigError(f"workflow {name!r} cannot be its own dead letter", hint="name another one")
             await workflows.set_dead_letter(db, name, dead_letter)
         db.hints.announce([CATALOGUE])
 

@@ -83,7 +83,7 @@ class Trigger(Generic[Result_co, Given_co]):
         if unknown:
             known = ", ".join(TriggerOptions.__annotations__)
             raise ConfigError(
-                f"trigger does not know {unknown[0]!r}; it takes {known}, idempotency_key, require_worker"
+                f"trigger does not know {unknown[0]!r}", hint=f"it takes {known}, idempotency_key, require_worker"
             )
         self._workflow = workflow
         self._inputs = inputs
@@ -101,7 +101,7 @@ class Trigger(Generic[Result_co, Given_co]):
         if self._many:
             self._is_pending = False
             raise ConfigError(
-                "wait() is for one run; take the ids that trigger_many gives, and await run.result() of each"
+                "wait() is for one run", hint="take the ids that trigger_many gives, and await run.result() of each"
             )
         self._wait = True
         waiting: Any = self
@@ -215,7 +215,7 @@ def new_runs(
         checked_batch("the number of runs in one call", len(texts))
     if keys and len(keys) != len(texts):
         raise ConfigError(
-            f"{len(keys)} idempotency keys were given for {len(texts)} runs; give one for each, or none"
+            f"{len(keys)} idempotency keys were given for {len(texts)} runs", hint="give one for each, or none"
         )
     return NewRuns(
         found.workflow_id,

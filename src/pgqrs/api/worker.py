@@ -120,7 +120,9 @@ class WorkerBuilder:
         """Registers the worker. What was given with `.workflows(...)` is created if it does not exist yet."""
         db = await store.ready()
         if not self._handlers:
-            raise ConfigError(f"worker {self._name!r} has nothing to do; give it .workflows(module_or_mapping)")
+            raise ConfigError(
+                f"worker {self._name!r} has nothing to do", hint="give it .workflows(module_or_mapping)"
+            )
         handlers = self._bound()
         found = await _define(db, store.config, handlers, creates=self._creates)
         store.forget_workflows()
@@ -153,7 +155,9 @@ class WorkerBuilder:
         bound = {}
         for name, handler in self._handlers.items():
             if handler is None:
-                raise ConfigError(f"the worker for workflow {name!r} has no handler; give it one with .handler(fn)")
+                raise ConfigError(
+                    f"the worker for workflow {name!r} has no handler", hint="give it one with .handler(fn)"
+                )
             if _is_served(name, self._prefixes):
                 bound[name] = handler
         if not bound:
@@ -269,7 +273,8 @@ class Worker:
         handlers = self._loop.service.handlers
         if len(handlers) != 1:
             raise ConfigError(
-                f"worker {self.name!r} serves {len(handlers)} workflows; set_handler is for workers of consumer(...)"
+                f"worker {self.name!r} serves {len(handlers)} workflows",
+                hint="set_handler is for workers of consumer(...)",
             )
         for name in handlers:
             handlers[name] = _handler_of(name, function)

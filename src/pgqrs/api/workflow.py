@@ -131,7 +131,7 @@ def _checked_options(
     if unknown:
         raise unknown_option("workflow", unknown, ("name", *DecoratorOptions.__annotations__), named_by="name")
     if dead_letter is not None and checked_name("workflow", dead_letter) == name:
-        raise ConfigError(f"workflow {name!r} cannot be its own dead letter; name another one")
+        raise ConfigError(f"workflow {name!r} cannot be its own dead letter", hint="name another one")
     if schedule is not None:
         check_declared(name or "it", schedule)
     return WorkflowOptions(
@@ -393,7 +393,7 @@ class DecoratedWorkflow(Workflow[Result_co], Generic[P, Result_co]):
         names = {parameter.name for parameter in self._handler.parameters}
         for name in names & {"key", "store"}:
             raise ConfigError(
-                f"workflow {self.name!r} has a parameter {name!r}, which is also an option of run; rename it"
+                f"workflow {self.name!r} has a parameter {name!r}, which is also an option of run", hint="rename it"
             )
         return run_here(self, args, kwargs, key=key, store=store)
 
@@ -497,8 +497,9 @@ class DecoratedWorkflow(Workflow[Result_co], Generic[P, Result_co]):
         names = {parameter.name for parameter in self._handler.parameters}
         for name in options.keys() & names & OPTION_NAMES:
             raise ConfigError(
-                f"workflow {self.name!r} has a parameter {name!r}, which is also an option of trigger; give it "
-                f"without its name, or say pgqrs.workflow({self.name!r}).trigger(params, {name}=...) for the option"
+                f"workflow {self.name!r} has a parameter {name!r}, which is also an option of trigger",
+                hint="give it "
+                f"without its name, or say pgqrs.workflow({self.name!r}).trigger(params, {name}=...) for the option",
             )
         given = {name: options.pop(name) for name in list(options) if name in names}
         text = self._handler.encode_input(args, given, max_bytes=2**31)

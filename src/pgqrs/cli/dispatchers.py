@@ -25,7 +25,7 @@ def dispatcher_of(found: Any, where: str, store: Store, types: Sequence[str] = (
         found, where = _of_module(found, where), f"{where}:dispatcher"
     if is_maker(found):
         if types:
-            raise ConfigError(f"{where!r} makes a dispatcher with routes of its own; leave --type out")
+            raise ConfigError(f"{where!r} makes a dispatcher with routes of its own", hint="leave --type out")
         return made_by(found, where, store)
     routes = found.items() if isinstance(found, Mapping) else [(None, found)]
     from pgqrs.api.dispatcher import dispatcher
@@ -46,8 +46,8 @@ def made_by(make: Any, where: str, store: Store) -> Dispatcher:
         if inspect.iscoroutine(made):
             made.close()
         raise ConfigError(
-            f"{where!r} is a function of the store, so it must return a dispatcher, not {made!r}; "
-            "return pgqrs.dispatcher(store).to(...)"
+            f"{where!r} is a function of the store, so it must return a dispatcher, not {made!r}",
+            hint="return pgqrs.dispatcher(store).to(...)",
         )
     return made
 
@@ -82,16 +82,18 @@ def _of_module(module: ModuleType, where: str) -> Any:
 
     found = getattr(module, "dispatcher", None)
     if found is None or found is ours:
-        raise ConfigError(f"{where!r} has no function `dispatcher(store)`; {_FORMS}")
+        raise ConfigError(f"{where!r} has no function `dispatcher(store)`", hint=f"{_FORMS}")
     return found
 
 
 def _check_publisher(publisher: Any, where: str) -> None:
     if inspect.isclass(publisher):
-        raise ConfigError(f"{where!r} names the class {publisher.__name__}; name an object of it. Or {_FORMS}")
+        raise ConfigError(
+            f"{where!r} names the class {publisher.__name__}", hint=f"name an object of it. Or {_FORMS}"
+        )
     publish = getattr(publisher, "publish", publisher)
     if not callable(publish) or _only_parameter(publish) is None:
-        raise ConfigError(f"{where!r} names {publisher!r}, which does not take one event; {_FORMS}")
+        raise ConfigError(f"{where!r} names {publisher!r}, which does not take one event", hint=f"{_FORMS}")
 
 
 def _only_parameter(function: Any) -> inspect.Parameter | None:

@@ -23,7 +23,9 @@ def named(given: str | None) -> str:
     """Where the application is: as given, else as the settings say."""
     where = given or application()
     if where is None:
-        raise ConfigError("name the application: module, module:attribute or file.py; or set PGQRS_APP or --app")
+        raise ConfigError(
+            "name the application: module, module:attribute or file.py", hint="or set PGQRS_APP or --app"
+        )
     return where
 
 
@@ -33,7 +35,7 @@ def found_in(where: str) -> Any:
     found: Any = _module(path)
     for part in filter(None, attribute.split(".")):
         if not hasattr(found, part):
-            raise ConfigError(f"{path!r} has no {attribute!r}; name a module, or something in it")
+            raise ConfigError(f"{path!r} has no {attribute!r}", hint="name a module, or something in it")
         found = getattr(found, part)
     return found
 
@@ -82,5 +84,7 @@ def workflows_of(found: Any, where: str) -> dict[str, Any]:
     else:
         discovered = {found.name: found} if hasattr(found, "__pgqrs_handler__") else {}
     if not discovered:
-        raise ConfigError(f"{where!r} has no workflows; decorate functions with @pgqrs.workflow, or name a mapping")
+        raise ConfigError(
+            f"{where!r} has no workflows", hint="decorate functions with @pgqrs.workflow, or name a mapping"
+        )
     return dict(discovered)

@@ -35,7 +35,9 @@ def parameters(words: Sequence[str]) -> Any:
     for word in words:
         name, separator, text = _split(word)
         if not separator or not name:
-            raise ConfigError(f"{word!r} is no parameter; write name=text, name:=json, @file.json or - for stdin")
+            raise ConfigError(
+                f"{word!r} is no parameter", hint="write name=text, name:=json, @file.json or - for stdin"
+            )
         found[name] = text if separator == "=" else parsed(text, what=f"{name}:=")
     return found
 
@@ -66,7 +68,7 @@ def parsed(text: str, *, what: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"{what} is no JSON: {error}; text needs quotes, or name=text") from None
+        raise ConfigError(f"{what} is no JSON: {error}", hint="text needs quotes, or name=text") from None
 
 
 def moment(text: str) -> datetime:
@@ -74,7 +76,7 @@ def moment(text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigError(f"{text!r} is no time; write 2030-01-31T12:00Z") from None
+        raise ConfigError(f"{text!r} is no time", hint="write 2030-01-31T12:00Z") from None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
@@ -84,6 +86,6 @@ def ids(words: Sequence[str]) -> list[int]:
     for word in words:
         for each in sys.stdin.read(_MOST_BYTES).split() if word == "-" else [word]:
             if not (each.isascii() and each.isdigit()):
-                raise ConfigError(f"{each!r} is no id; ids are numbers, or - to read them from standard input")
+                raise ConfigError(f"{each!r} is no id", hint="ids are numbers, or - to read them from standard input")
             found.append(int(each))
     return found

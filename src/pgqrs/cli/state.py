@@ -92,7 +92,7 @@ def _remember(**given: Any) -> dict[str, Any]:
         if value is not None:
             setattr(_state, name, value)
     if _state.output not in FORMATS:
-        raise ConfigError(f"there is no format {_state.output!r}; use -o {', -o '.join(FORMATS)}")
+        raise ConfigError(f"there is no format {_state.output!r}", hint=f"use -o {', -o '.join(FORMATS)}")
     return {}
 
 
@@ -157,7 +157,9 @@ def configured() -> Config:
     file, path, _ = project()
     known = {field.name for field in fields(Config)}
     if unknown := sorted(file.keys() - known - {"app"}):
-        raise ConfigError(f"[tool.pgqrs] in {path} has {unknown[0]!r}; known are app, {', '.join(sorted(known))}")
+        raise ConfigError(
+            f"[tool.pgqrs] in {path} has {unknown[0]!r}", hint=f"known are app, {', '.join(sorted(known))}"
+        )
     kept = {name: value for name, value in file.items() if name in known and not _in_environment(name)}
     return Config(**{**kept, **_flags()})
 
@@ -203,12 +205,12 @@ def _no_file(path: Path) -> ConnectionFailed:
     """Names the command that makes it, with the folder where that is missing, too."""
     folder = path.parent
     if folder.is_dir():
-        return ConnectionFailed(f"there is no file {str(path)!r}; make it with `pgqrs install`")
+        return ConnectionFailed(f"there is no file {str(path)!r}", hint="make it with `pgqrs install`")
     # sqlite:///data/x.db is a path below the current folder, and often meant to begin at the root.
     below = "" if folder.is_absolute() else f" in {str(Path.cwd())!r} (four slashes begin an absolute path)"
     return ConnectionFailed(
-        f"there is no file {str(path)!r}, as there is no folder {str(folder)!r}{below}; "
-        f"make both with `mkdir -p -- {quoted(folder)} && pgqrs install`"
+        f"there is no file {str(path)!r}, as there is no folder {str(folder)!r}{below}",
+        hint=f"make both with `mkdir -p -- {quoted(folder)} && pgqrs install`",
     )
 
 

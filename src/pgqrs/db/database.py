@@ -127,7 +127,8 @@ class Transaction:
             if found := _TRANSACTION_CONTROL.match(sql):
                 raise ConfigError(
                     f"a function in ctx.transaction cannot run {found[1]!r}: the transaction commits together with "
-                    "the step's record; return from the function to commit it, raise an error to roll it back"
+                    "the step's record",
+                    hint="return from the function to commit it, raise an error to roll it back",
                 )
             return await self._session.run_as_given(sql, arguments)
         finally:
@@ -153,7 +154,8 @@ class Transaction:
             self._all_ended = asyncio.get_running_loop().create_future()
             await self._all_ended
         raise PermanentError(
-            f"tx.{verb}({shown(sql)}) was not awaited: the transaction is rolled back; write `await tx.{verb}(...)`"
+            f"tx.{verb}({shown(sql)}) was not awaited: the transaction is rolled back",
+            hint=f"write `await tx.{verb}(...)`",
         )
 
 

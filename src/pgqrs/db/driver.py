@@ -34,4 +34,6 @@ class Owner:
 
     def check(self) -> None:
         if self.is_child():
-            raise ConnectionFailed("this store was connected before a fork; connect again in the child process")
+            raise ConnectionFailed(
+                "this store was connected before a fork", hint="connect again in the child process"
+            )

@@ -78,8 +78,8 @@ def _fields_of(kind: type) -> Iterable[tuple[str, str]]:
         fields = tuple((attribute.name, attribute.name) for attribute in kind.__attrs_attrs__)
     else:
         raise SerializationError(
-            f"cannot store a value of type {kind.__qualname__}; use plain data, a dataclass, a NamedTuple, "
-            "an Enum, or an attrs, msgspec or pydantic class"
+            f"cannot store a value of type {kind.__qualname__}",
+            hint="use plain data, a dataclass, a NamedTuple, an Enum, or an attrs, msgspec or pydantic class",
         )
     check_readable(kind)
     return fields

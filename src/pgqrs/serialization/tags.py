@@ -68,18 +68,18 @@ def _write_int(value: int, _depth: int) -> Any:
 
 def _write_float(value: float, _depth: int) -> float:
     if not math.isfinite(value):
-        raise SerializationError(f"JSON has no {value}; use None or a string")
+        raise SerializationError(f"JSON has no {value}", hint="use None or a string")
     return value
 
 
 def _write_str(value: str, _depth: int) -> str:
     if "\0" in value:
-        raise SerializationError("a string with a NUL character cannot be stored; remove it or use bytes")
+        raise SerializationError("a string with a NUL character cannot be stored", hint="remove it or use bytes")
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise SerializationError("a string with a lone surrogate is not Unicode; use bytes") from None
+            raise SerializationError("a string with a lone surrogate is not Unicode", hint="use bytes") from None
     return value
 
 
@@ -135,7 +135,7 @@ def _write_elements(value: Iterable[Any], depth: int) -> list[Any]:
 def _hashables(values: Iterable[Any]) -> list[Any]:
     hashables = [_hashable(value) for value in values]
     if len(set(hashables)) < len(hashables):
-        raise SerializationError("two of its keys or elements would come back as one; store other values")
+        raise SerializationError("two of its keys or elements would come back as one", hint="store other values")
     return hashables
 
 
@@ -149,7 +149,7 @@ def _hashable(value: Any) -> Any:
         return tuple(map(_hashable, value))
     if type(value) not in _WRITERS:
         raise SerializationError(
-            f"cannot store a {type(value).__qualname__} as a key or in a set; use plain data there"
+            f"cannot store a {type(value).__qualname__} as a key or in a set", hint="use plain data there"
         )
     return value
 
@@ -163,13 +163,13 @@ def _write_moment(value: Any, _depth: int) -> Any:
         offset = value.utcoffset()
         # datetime.fromisoformat takes an offset under a second for zero (seen in Python 3.11).
         if offset is None or offset.microseconds:
-            raise SerializationError(f"{zone!r} gives no UTC offset in whole seconds; use zoneinfo.ZoneInfo")
+            raise SerializationError(f"{zone!r} gives no UTC offset in whole seconds", hint="use zoneinfo.ZoneInfo")
     return [value.isoformat(), None, value.fold] if value.fold else value.isoformat()
 
 
 def _write_decimal(value: Decimal, _depth: int) -> str:
     if value.is_nan():
-        raise SerializationError(f"Decimal({str(value)!r}) is not equal to itself; use None or a string")
+        raise SerializationError(f"Decimal({str(value)!r}) is not equal to itself", hint="use None or a string")
     return str(value)
 
 
@@ -189,8 +189,8 @@ def _write_other(value: Any, depth: int) -> Any:
         builtin = next((builtin for builtin in _WRITERS if isinstance(value, builtin)), None)
         if builtin is not None:
             raise SerializationError(
-                f"{type(value).__qualname__} is a subclass of {builtin.__name__} and would come back as "
-                f"a plain one; convert it to {builtin.__name__} first"
+                f"{type(value).__qualname__} is a subclass of {builtin.__name__} and would come back as a plain one",
+                hint=f"convert it to {builtin.__name__} first",
             )
     return to_tagged(to_plain(value), depth)
 

@@ -59,7 +59,7 @@ def instrument(
     """
     uninstrument()
     if registry is not None and not metrics:
-        raise ConfigError("a registry was given, but metrics=False; leave one of them out")
+        raise ConfigError("a registry was given, but metrics=False", hint="leave one of them out")
     if tracing or (tracing is None and _is_installed("opentelemetry.trace")):
         hooks.tracer = _otel_tracer(tracer_provider, record_exceptions=record_exceptions)
     if metrics:
@@ -133,6 +133,6 @@ def _otel_tracer(provider: TracerProvider | None, *, record_exceptions: bool) ->
         from pgqrs.telemetry.tracing import OtelTracer  # noqa: PLC0415 - optional
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"tracing needs {error.name!r}, which is not installed; {install_command('telemetry')} brings it"
+            f"tracing needs {error.name!r}, which is not installed", hint=f"{install_command('telemetry')} brings it"
         ) from None
     return OtelTracer(provider, record_exceptions=record_exceptions)

@@ -51,7 +51,8 @@ async def serving_health(
         server = await asyncio.start_server(answering.connected, host, port, limit=_MOST_HEAD_BYTES)
     except OSError as error:
         raise ConfigError(
-            f"cannot listen on {host} port {port} for health checks: {error.strerror or error}; choose another port"
+            f"cannot listen on {host} port {port} for health checks: {error.strerror or error}",
+            hint="choose another port",
         ) from None
     try:
         yield server.sockets[0].getsockname()[1]

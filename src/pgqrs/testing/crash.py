@@ -75,7 +75,7 @@ def crash_everywhere(
     """
     __tracebackhide__ = True
     if unknown := [mode for mode in modes if mode not in MODES]:
-        raise ConfigError(f"there is no mode {unknown[0]!r}; there are {', '.join(MODES)}")
+        raise ConfigError(f"there is no mode {unknown[0]!r}", hint=f"there are {', '.join(MODES)}")
     handler = handler_of(workflow)
     given = _given(handler, args, kwargs)
     trial = _Plan(handler, given, check, drive, setup, compare, real, dsn, dict(serve or {}))

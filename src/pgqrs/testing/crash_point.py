@@ -64,7 +64,9 @@ class Case(NamedTuple):
         """As it is printed: `kill after settlement.commit#2`."""
         found = _CASE.fullmatch(text.strip())
         if found is None:
-            raise ConfigError(f"{text!r} names no crash; say it as the report does: kill after settlement.commit#2")
+            raise ConfigError(
+                f"{text!r} names no crash", hint="say it as the report does: kill after settlement.commit#2"
+            )
         mode, phase, name, number = found.groups()
         return cls("stall" if mode == "stall" else "kill", Boundary(phase, name, int(number or 1)))
 

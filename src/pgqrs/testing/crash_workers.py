@@ -163,7 +163,7 @@ class Forked:
 
     def __init__(self, mode: Mode, at: Boundary | None, folder: Path) -> None:
         if not hasattr(os, "fork"):
-            raise ConfigError("real=True needs fork, which this system does not have; leave it out")
+            raise ConfigError("real=True needs fork, which this system does not have", hint="leave it out")
         self.seen: list[Boundary] = []
         self._signal = signal.SIGKILL if mode == "kill" else signal.SIGSTOP
         self._at = at

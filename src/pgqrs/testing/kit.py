@@ -159,7 +159,9 @@ class AsyncKit:
         if isinstance(workflow, str | Workflow) and getattr(workflow, "handler", None) is None:
             name = workflow if isinstance(workflow, str) else workflow.name
             if name not in self._handlers:
-                raise ConfigError(f"workflow {name!r} has no code here; say kit.serve({{{name!r}: handler}}) first")
+                raise ConfigError(
+                    f"workflow {name!r} has no code here", hint=f"say kit.serve({{{name!r}: handler}}) first"
+                )
             return self._handlers[name]
         handler = handler_of(workflow)
         return self._handlers.get(handler.name, handler) if isinstance(workflow, Workflow) else handler
@@ -322,7 +324,7 @@ def handler_of(workflow: Any) -> Handler:
         return workflow
     if isinstance(workflow, Workflow):
         if workflow.handler is None:
-            raise ConfigError(f"workflow {workflow.name!r} has no code here; serve it with its handler")
+            raise ConfigError(f"workflow {workflow.name!r} has no code here", hint="serve it with its handler")
         return workflow.handler
     if not callable(workflow):
         raise ConfigError(f"a workflow is a function, not {workflow!r}")

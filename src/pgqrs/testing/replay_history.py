@@ -92,5 +92,5 @@ def _read(exported: Mapping[str, Any] | str | Path) -> Mapping[str, Any]:
     if isinstance(history, str):
         history = json.loads(history)
     if not isinstance(history, Mapping) or history.get("pgqrs") != FORMAT:
-        raise ConfigError(f"this is no exported run of format {FORMAT}; make one with `await run.export()`")
+        raise ConfigError(f"this is no exported run of format {FORMAT}", hint="make one with `await run.export()`")
     return history

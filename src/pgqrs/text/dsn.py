@@ -34,14 +34,14 @@ def parse_dsn(dsn: str) -> tuple[Backend, str]:
         raise ConfigError(f"a DSN is text, not {type(dsn).__name__}")
     scheme, _, rest = dsn.partition(":")
     if scheme.startswith("postgres") and "+" in scheme and _SCHEME.fullmatch(scheme):
-        raise ConfigError(f"write postgresql:// in place of {scheme}://; the driver is always asyncpg")
+        raise ConfigError(f"write postgresql:// in place of {scheme}://", hint="the driver is always asyncpg")
     backend = _SCHEMES.get(scheme)
     if backend is None:
         # A bare file name is no secret, and the commonest mistake.
         if re.fullmatch(r"[\w./-]+\.(db|sqlite3?)", dsn):
-            raise ConfigError(f"the DSN {dsn!r} names a file and no database; did you mean sqlite:///{dsn}?")
+            raise ConfigError(f"the DSN {dsn!r} names a file and no database", hint=f"did you mean sqlite:///{dsn}?")
         hint = "use postgresql://..., sqlite:///file.db, sqlite://:memory: or turso:///file.db"
-        raise ConfigError(f"cannot tell the database from the DSN {masked(dsn)!r}; {hint}")
+        raise ConfigError(f"cannot tell the database from the DSN {masked(dsn)!r}", hint=f"{hint}")
     if backend == "postgres":
         return backend, ""
     return backend, _file_in(dsn, scheme, rest)
@@ -50,16 +50,16 @@ def parse_dsn(dsn: str) -> tuple[Backend, str]:
 def _file_in(dsn: str, scheme: str, rest: str) -> str:
     use = f"use {scheme}:///file.db or {scheme}://:memory:"
     if _OPTIONS.search(rest):
-        raise ConfigError(f"options in the DSN {masked(dsn)!r} are not known; {use}")
+        raise ConfigError(f"options in the DSN {masked(dsn)!r} are not known", hint=f"{use}")
     path = unquote(rest.removeprefix("//"))
     if path in (":memory:", "/:memory:"):
         return ":memory:"
     if _has_user(rest.removeprefix("//")):
-        raise ConfigError(f"the DSN {masked(dsn)!r} has a user or a host, and a file has no user; {use}")
+        raise ConfigError(f"the DSN {masked(dsn)!r} has a user or a host, and a file has no user", hint=f"{use}")
     # As SQLAlchemy reads it: three slashes and a relative path, four and an absolute one.
     path = path.removeprefix("/")
     if not path or "\0" in path:
-        raise ConfigError(f"the DSN {masked(dsn)!r} names no file; {use}")
+        raise ConfigError(f"the DSN {masked(dsn)!r} names no file", hint=f"{use}")
     return path
 
 

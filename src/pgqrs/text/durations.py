@@ -66,7 +66,7 @@ def parse_duration(text: str) -> timedelta:
     """`90s`, `15m`, `2h`, `7d`, as a length of time of at most a century."""
     seconds = seconds_in(text)
     if seconds is None or seconds > LONGEST_SECONDS:
-        raise ConfigError(f"{text[:40]!r} is no length of time; write 90s, 15m, 2h, 7d or 2w")
+        raise ConfigError(f"{text[:40]!r} is no length of time", hint="write 90s, 15m, 2h, 7d or 2w")
     return timedelta(seconds=seconds)
 
 

@@ -28,8 +28,9 @@ def checked_name(noun: str, name: object) -> str:
     if _NAME.fullmatch(name):
         return name
     raise ConfigError(
-        f"{noun} name {_shown(name)} is not allowed; use 1 to 255 of the letters a-z and A-Z, digits, "
-        "'_', '.', ':' and '-', starting with a letter, a digit or '_'"
+        f"{noun} name {_shown(name)} is not allowed",
+        hint="use 1 to 255 of the letters a-z and A-Z, digits, "
+        "'_', '.', ':' and '-', starting with a letter, a digit or '_'",
     )
 
 
@@ -38,7 +39,7 @@ def checked_step_name(name: object) -> str:
     if 1 <= len(name) <= 200 and name.isprintable() and "@" not in name and "#" not in name:
         return name
     raise ConfigError(
-        f"step name {name[:60]!r} is not allowed; use 1 to 200 printable characters without '@' and '#'"
+        f"step name {name[:60]!r} is not allowed", hint="use 1 to 200 printable characters without '@' and '#'"
     )
 
 
@@ -47,8 +48,8 @@ def checked_event_type(name: object) -> str:
     if _EVENT_TYPE.fullmatch(name):
         return name
     raise ConfigError(
-        f"event type {name[:60]!r} is not allowed; use 1 to 150 of the letters a-z and A-Z, digits, '_', '.' "
-        "and '-', such as order.shipped.v1"
+        f"event type {name[:60]!r} is not allowed",
+        hint="use 1 to 150 of the letters a-z and A-Z, digits, '_', '.' and '-', such as order.shipped.v1",
     )
 
 
@@ -58,8 +59,8 @@ def checked_schema(name: object) -> str:
     if _SCHEMA.fullmatch(name) and not name.startswith("pg_"):
         return name
     raise ConfigError(
-        f"schema name {_shown(name)} is not allowed; use 1 to 41 of the letters a-z, digits and '_', "
-        "not starting with a digit or with 'pg_'"
+        f"schema name {_shown(name)} is not allowed",
+        hint="use 1 to 41 of the letters a-z, digits and '_', not starting with a digit or with 'pg_'",
     )
 
 

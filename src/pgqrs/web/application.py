@@ -99,7 +99,7 @@ def _tokens_of(path: Path) -> Tokens:
     """The tokens of a file, which may be made later; its folder may not: that would be a slip in its name."""
     if not path.parent.is_dir():
         raise ConfigError(
-            f"there is no folder {str(path.parent)!r}, so no token in {str(path)!r}; make it, or fix the name"
+            f"there is no folder {str(path.parent)!r}, so no token in {str(path)!r}", hint="make it, or fix the name"
         )
     known = Tokens(path)
     if not path.exists():

@@ -115,13 +115,17 @@ def problem_of(error: Exception) -> Problem:
         headers = {"retry-after": "5"}
         return Problem(503, _code(error), what, hint=hint, headers=headers, error_id=error_id)
     if status != 500:
-        what, _, hint = str(error).partition("; ")
-        return Problem(status, _code(error), what, hint=hint or None)
+        what, hint = _parts(error)
+        return Problem(status, _code(error), what, hint=hint)
     if isinstance(error, TimeoutError):
         return Problem(503, "too-slow", "the database did not answer in time", hint="narrow the filter, or try later")
     error_id = logged("request failed unexpectedly", error)
     what = "something went wrong here"
     return Problem(500, "unexpected", what, hint="the log has it under error_id", error_id=error_id)
+
+
+def _parts(error: Exception) -> tuple[str, str | None]:
+    return (error.problem, error.hint) if isinstance(error, errors.PgqrsError) else (str(error), None)
 
 
 def logged(what: str, error: Exception) -> str:

@@ -43,8 +43,7 @@ async def examine(admin: Admin, *, verify: bool) -> DoctorReport:
         try:
             findings += [finding async for finding in checks(admin)]
         except PgqrsError as error:
-            what, _, fix = str(error).partition("; ")
-            findings.append(DoctorFinding("database", Level.BAD, what, fix=fix or None))
+            findings.append(DoctorFinding("database", Level.BAD, error.problem, fix=error.hint))
         if any(each.code in ("database", "schema") and each.level is Level.BAD for each in findings):
             # Nothing else can be asked, or be believed.
             return DoctorReport(tuple(findings))

@@ -57,8 +57,8 @@ class Admin(SearchVerbs, MetricsVerbs):
         if missing:
             latest = migrations.latest_version()
             raise SchemaMismatch(
-                f"the schema says version {latest} but lacks {', '.join(missing)}; restore it from a backup, "
-                "or install into an empty schema and copy the data",
+                f"the schema says version {latest} but lacks {', '.join(missing)}",
+                hint="restore it from a backup, or install into an empty schema and copy the data",
                 found=latest,
                 expected=latest,
             )

@@ -65,11 +65,13 @@ def _config(given: str | Config) -> Config:
 
 def _check(source: Config, target: Config) -> None:
     if source.backend == "postgres":
-        raise ConfigError("the source is PostgreSQL already; to move it use pg_dump, or a replica")
+        raise ConfigError("the source is PostgreSQL already", hint="to move it use pg_dump, or a replica")
     if target.backend != "postgres":
-        raise ConfigError("the target must be PostgreSQL; a file of SQLite can simply be copied while nobody uses it")
+        raise ConfigError(
+            "the target must be PostgreSQL", hint="a file of SQLite can simply be copied while nobody uses it"
+        )
     if source.path == ":memory:":
-        raise ConfigError("a database in memory belongs to the process that has it; name a file")
+        raise ConfigError("a database in memory belongs to the process that has it", hint="name a file")
     if not Path(source.path).exists():
         # Connecting would make it.
         raise ConnectionFailed(f"there is no file {source.path!r}")
@@ -85,7 +87,7 @@ async def _opened(source: Config, clock: Clock) -> SQLiteDriver:
 async def _check_source(file: SQLiteDriver, where: str, *, may_be_sealed: bool) -> None:
     """The tables must be those that this code knows. One that is sealed may be: this may be the second try."""
     if await migrations.version(file) == 0:
-        raise SchemaNotInstalled(f"there are no pgqrs tables in {where}; is it the right file?")
+        raise SchemaNotInstalled(f"there are no pgqrs tables in {where}", hint="is it the right file?")
     with suppress(*(StorePromoted,) if may_be_sealed else ()):
         await migrations.check(file, where=where)
 

@@ -62,7 +62,7 @@ def actions_of(run: RunRow | RunSummary) -> tuple[str, ...]:
 async def act(store: Store, run_id: int, action: str, **given: Any) -> None:
     """Does it, whatever workflow the run is of; `given` is what the verb of `pgqrs.workflow(name)` takes."""
     if action not in ACTIONS:
-        raise ConfigError(f"no action {action!r}; there are {', '.join(ACTIONS)}")
+        raise ConfigError(f"no action {action!r}", hint=f"there are {', '.join(ACTIONS)}")
     name = await runs.workflow_of(await store.ready(), run_id)
     await getattr(workflow(name), action.replace("-", "_"))(run_id, store, **given)
 

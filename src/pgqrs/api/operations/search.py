@@ -282,7 +282,7 @@ def wanted_by(given: Filter, fields: dict[str, Any]) -> RunFilter:
     known = RunFilter.__dataclass_fields__
     unknown = [name for name in fields if name not in known]
     if unknown:
-        raise ConfigError(f"runs cannot be filtered by {unknown[0]!r}; known are {', '.join(known)}")
+        raise ConfigError(f"runs cannot be filtered by {unknown[0]!r}", hint=f"known are {', '.join(known)}")
     return wanted.with_changes(**fields) if fields else wanted
 
 
@@ -291,7 +291,7 @@ def _bulk_filter(
 ) -> RunFilter:
     wanted = wanted_by(given, fields)
     if wanted.is_empty and not everything:
-        raise ConfigError(f"{verb} without a filter would take every run; name some, or say everything=True")
+        raise ConfigError(f"{verb} without a filter would take every run", hint="name some, or say everything=True")
     return wanted if wanted.statuses else wanted.with_changes(status=statuses)
 
 

@@ -31,18 +31,22 @@ def run(app: str | None, *, port: int | None, install: bool, concurrency: int) -
     where = named(app)
     config = _usable(configured())
     if where.endswith(".py") and not Path(where).is_file():
-        raise ConfigError(f"there is no file {where!r}; `pgqrs dev` takes a file with workflows in it, or a module")
+        raise ConfigError(
+            f"there is no file {where!r}", hint="`pgqrs dev` takes a file with workflows in it, or a module"
+        )
     return run_until_signalled(_develop(config, where, port=port, install=install, concurrency=concurrency))
 
 
 def _usable(config: Config) -> Config:
     if config.backend == "turso":
         raise ConfigError(
-            "Turso lets one process at a time use a file, and `pgqrs dev` is several; "
-            "use sqlite:///file.db here, or `pgqrs worker run`"
+            "Turso lets one process at a time use a file, and `pgqrs dev` is several",
+            hint="use sqlite:///file.db here, or `pgqrs worker run`",
         )
     if config.backend == "sqlite" and config.path == ":memory:":
-        raise ConfigError("a database in memory is one process's alone; `pgqrs dev` needs a file: sqlite:///pgqrs.db")
+        raise ConfigError(
+            "a database in memory is one process's alone", hint="`pgqrs dev` needs a file: sqlite:///pgqrs.db"
+        )
     return config
 
 

@@ -47,8 +47,7 @@ def _examined(*, verify: bool) -> DoctorReport:
         from pgqrs.api.doctor import installation
         from pgqrs.reports import DoctorFinding, DoctorReport, Level
 
-        what, _, fix = str(error).partition("; ")
-        return DoctorReport((*installation(), DoctorFinding("database", Level.BAD, what, fix=fix or None)))
+        return DoctorReport((*installation(), DoctorFinding("database", Level.BAD, error.problem, fix=error.hint)))
     return found
 
 

@@ -77,7 +77,7 @@ def completion(shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")])
     from pgqrs.cli.completion import SHELLS, script
 
     if shell not in SHELLS:
-        raise ConfigError(f"there is no completion for {shell!r}; there is for {', '.join(SHELLS)}")
+        raise ConfigError(f"there is no completion for {shell!r}", hint=f"there is for {', '.join(SHELLS)}")
     print(script(shell), end="")
 
 

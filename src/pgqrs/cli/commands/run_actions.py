@@ -63,7 +63,7 @@ def bulk(action: str, said: str, wanted: RunFilter, words: list[str] | None, **g
         raise ConfigError(f"say which runs to {action}: their ids, or a filter such as --status error --since 1h")
     if state().output == "ids":
         raise ConfigError(
-            f"what a filter found is not told by ids; pgqrs run list ... -o ids | {command(f'run {action} -')}"
+            "what a filter found is not told by ids", hint=f"pgqrs run list ... -o ids | {command(f'run {action} -')}"
         )
 
     async def work(store: Store) -> None:

@@ -44,7 +44,7 @@ def create(
     wanted = _checked(scope)
     lasts = None if expires is None else parse_duration(expires)
     if lasts is not None and not lasts:
-        raise ConfigError(f"--expires {expires!r} would refuse the token immediately; write 12h, 90d or 52w")
+        raise ConfigError(f"--expires {expires!r} would refuse the token immediately", hint="write 12h, 90d or 52w")
     if state().dry_run:
         say(f"not done: --dry-run; {name} would get {', '.join(wanted)} in {file}")
         return
@@ -73,9 +73,9 @@ def _checked(scopes: list[str] | None) -> list[Scope]:
     from pgqrs.web.auth.access import Scope
 
     if not scopes:
-        raise ConfigError(f"say what the token may do: --scope {', '.join(Scope)}; several are possible")
+        raise ConfigError(f"say what the token may do: --scope {', '.join(Scope)}", hint="several are possible")
     if unknown := [each for each in scopes if each not in set(Scope)]:
-        raise ConfigError(f"there is no scope {unknown[0]!r}; use {', '.join(Scope)}")
+        raise ConfigError(f"there is no scope {unknown[0]!r}", hint=f"use {', '.join(Scope)}")
     return [Scope(each) for each in scopes]
 
 

@@ -31,4 +31,4 @@ async def open_driver(config: Config, clock: Clock) -> Driver:
 
 
 def _missing(extra: str, package: str) -> ConfigError:
-    return ConfigError(f"this DSN needs {package}; install it with: {install_command(extra)}")
+    return ConfigError(f"this DSN needs {package}", hint=f"install it with: {install_command(extra)}")

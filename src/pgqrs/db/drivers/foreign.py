@@ -52,7 +52,7 @@ def enlist(
     kind = type(connection)
     known = ", ".join(f"{library}.{name}" for library, name in _ADAPTERS)
     raise ConfigError(
-        f"cannot enlist a {kind.__module__}.{kind.__qualname__}; pass an open connection or session: {known}"
+        f"cannot enlist a {kind.__module__}.{kind.__qualname__}", hint=f"pass an open connection or session: {known}"
     )
 
 
@@ -247,10 +247,10 @@ def _dialect(database: str, schema: str) -> Dialect:
     if database == "postgresql":
         return Dialect("postgres", schema)
     if database != "sqlite":
-        raise ConfigError(f"cannot enlist a connection to {database}; pgqrs works on PostgreSQL and SQLite")
+        raise ConfigError(f"cannot enlist a connection to {database}", hint="pgqrs works on PostgreSQL and SQLite")
     if schema != "public":
         raise ConfigError(
-            f"on SQLite schema {schema!r} is a file of its own; connect to that file, and leave schema out"
+            f"on SQLite schema {schema!r} is a file of its own", hint="connect to that file, and leave schema out"
         )
     return Dialect("sqlite")
 
@@ -258,7 +258,7 @@ def _dialect(database: str, schema: str) -> Dialect:
 def _style(placeholders: str) -> ParamStyle:
     style = _STYLES.get(placeholders)
     if style is None:
-        raise ConfigError(f"cannot enlist a connection with {placeholders!r} placeholders; use another driver")
+        raise ConfigError(f"cannot enlist a connection with {placeholders!r} placeholders", hint="use another driver")
     return style
 
 
@@ -306,6 +306,6 @@ def _tells_of_no_table(error: Exception) -> bool:
 def _not_installed(dialect: Dialect) -> SchemaNotInstalled:
     where = f"schema {dialect.schema!r} of" if dialect.is_postgres else "the file of"
     return SchemaNotInstalled(
-        f"the pgqrs tables are not in {where} this connection; run `pgqrs install` there, "
-        "or enlist a connection to where they are"
+        f"the pgqrs tables are not in {where} this connection",
+        hint="run `pgqrs install` there, or enlist a connection to where they are",
     )

@@ -126,13 +126,14 @@ async def check(db: Database, *, where: str = "this database") -> None:
         schema = db.dialect.schema or "public"
         install = command("install", **({} if schema == "public" else {"schema": schema}))
         raise SchemaNotInstalled(
-            f"the pgqrs tables are not in schema {schema!r} of {where}; "
-            f"run `PGQRS_DSN=... {install}` for it, or connect with install=True"
+            f"the pgqrs tables are not in schema {schema!r} of {where}",
+            hint=f"run `PGQRS_DSN=... {install}` for it, or connect with install=True",
         )
     _refuse_newer(found)
     if found < latest_version():
         raise SchemaMismatch(
-            f"the schema has version {found}, this code needs {latest_version()}; run `pgqrs install`",
+            f"the schema has version {found}, this code needs {latest_version()}",
+            hint="run `pgqrs install`",
             found=found,
             expected=latest_version(),
         )
@@ -163,7 +164,8 @@ async def _refuse_others(db: Database) -> None:
         way_out = "use another schema for `pgqrs install`, workers and clients: PGQRS_SCHEMA=...; or another database"
     raise SchemaMismatch(
         f"{where} holds another program's table pgqrs_queues (the distribution `pgqrs` of the package index uses the "
-        f"names of our tables); {way_out}",
+        "names of our tables)",
+        hint=f"{way_out}",
         found=0,
         expected=latest_version(),
     )
@@ -172,8 +174,8 @@ async def _refuse_others(db: Database) -> None:
 def _refuse_newer(found: int) -> None:
     if found > latest_version():
         raise SchemaMismatch(
-            f"the schema has version {found}, newer than the {latest_version()} that this code knows; "
-            "upgrade pgqrs here, or use another schema",
+            f"the schema has version {found}, newer than the {latest_version()} that this code knows",
+            hint="upgrade pgqrs here, or use another schema",
             found=found,
             expected=latest_version(),
         )

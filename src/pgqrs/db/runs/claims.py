@@ -140,9 +140,9 @@ async def claim_run(db: Database, run_id: int, *, worker_id: int, lease_seconds:
     has_message = await transitions.lock_message(db, run_id)
     status = await transitions.locked_status(db, run_id)
     if status is RunStatus.SUCCESS:
-        raise AlreadyCompleted(f"run {run_id} has ended in SUCCESS; trigger a new one, or reset it")
+        raise AlreadyCompleted(f"run {run_id} has ended in SUCCESS", hint="trigger a new one, or reset it")
     if status is RunStatus.CANCELLED:
-        raise InvalidTransition(f"run {run_id} was cancelled; restart it first")
+        raise InvalidTransition(f"run {run_id} was cancelled", hint="restart it first")
     if status is RunStatus.ERROR:
         # An end is never undone in silence.
         reopened = await transitions.forget_failure(db, run_id)
@@ -293,8 +293,8 @@ def _driven(doing: Coroutine[Any, Any, T]) -> T:
             raise
         raise PermanentError(
             "the function in ctx.transaction awaited something other than its transaction: on this database it runs "
-            "in the writer's thread, without an event loop. Await only `tx` in it; do the rest in a step before it, "
-            "and use that step's result"
+            "in the writer's thread, without an event loop. Await only `tx` in it",
+            hint="do the rest in a step before it, and use that step's result",
         ) from error
 
 

@@ -73,8 +73,8 @@ def _refuse_unknown(row: RunRow) -> None:
     """A program repeats its call; whether a step whose outcome is unknown runs again is for a person to decide."""
     if object_in(row.error).get("type") == OutcomeUnknown.__name__:
         raise OutcomeUnknown(
-            f"run {row.run_id} ended because the outcome of a step is unknown, and a call does not run it again; "
-            f"find out whether it did its work, then: {command('run restart', row.run_id)}"
+            f"run {row.run_id} ended because the outcome of a step is unknown, and a call does not run it again",
+            hint=f"find out whether it did its work, then: {command('run restart', row.run_id)}",
         )
 
 

@@ -176,8 +176,8 @@ async def plan_of_retry(db: Database, run: EndedRun) -> dict[int, list[str]]:
             plan[each.run_id] = sorted(found.reopened(recovered | retried))
         if len(plan) == 1 and not wanted and not any(map(_is_result, plan[run.run_id])):
             raise InvalidTransition(
-                f"run {run.run_id} did not fail because of a child; to restart the run alone: "
-                f"{command('run restart', run.run_id)}"
+                f"run {run.run_id} did not fail because of a child",
+                hint=f"to restart the run alone: {command('run restart', run.run_id)}",
             )
         # One that another call restarts first only needs its result reopened. One that is its own ancestor, as only a
         # row that was changed by hand can be, is planned already.
@@ -213,14 +213,14 @@ def _retried(run: EndedRun, found: Blame, children: Mapping[int, ChildState]) ->
     """The children to restart, and those that only need their result reopened."""
     for child in sorted(found.gone):
         raise InvalidTransition(
-            f"run {run.run_id} failed because of its child {child}, which no longer exists; "
-            f"to start the run from scratch: {command('run reset', run.run_id)}"
+            f"run {run.run_id} failed because of its child {child}, which no longer exists",
+            hint=f"to start the run from scratch: {command('run reset', run.run_id)}",
         )
     for child in sorted(found.guilty):
         if children[child].deleted_at is not None:
             raise InvalidTransition(
-                f"run {run.run_id} failed because of its child {child}, which is deleted; "
-                f"restore it first: {command('run restore', child)}"
+                f"run {run.run_id} failed because of its child {child}, which is deleted",
+                hint=f"restore it first: {command('run restore', child)}",
             )
     asked = found.guilty | found.results.keys() | found.awaited
     live = {child for child in asked if children[child].deleted_at is None}

@@ -111,7 +111,7 @@ async def resume(
     ):
         paused = [row[0] for row in await db.fetch(_SQL["paused_steps"], run_id=run_id)]
         raise InvalidTransition(
-            f"step {step_id!r} of run {run_id} is not paused; paused are: {', '.join(paused) or 'none'}"
+            f"step {step_id!r} of run {run_id} is not paused", hint=f"paused are: {', '.join(paused) or 'none'}"
         )
     if status is RunStatus.PAUSED:
         await _set_status(db, run_id, RunStatus.PENDING)
@@ -146,7 +146,7 @@ async def restart(db: Database, run_id: int, *, actor: str | None = None, reques
     _refuse_deleted(run)
     if run.status is RunStatus.SUCCESS:
         raise AlreadyCompleted(
-            f"run {run_id} has ended in SUCCESS; to run it from scratch: {command('run reset', run_id)}"
+            f"run {run_id} has ended in SUCCESS", hint=f"to run it from scratch: {command('run reset', run_id)}"
         )
     if run.status not in ENDED and not await _is_crashed(db, run, messages):
         raise InvalidTransition(await _no_restart(db, run, messages))
@@ -173,8 +173,8 @@ async def retry_children(
         raise AlreadyCompleted(f"run {run_id} has ended in SUCCESS; it has no failed children to retry")
     if run.status not in ENDED:
         raise InvalidTransition(
-            f"{await _no_restart(db, run, messages)}. Only the children of a failed run can be retried together; "
-            "to restart one child: pgqrs run restart CHILD"
+            f"{await _no_restart(db, run, messages)}. Only the children of a failed run can be retried together",
+            hint="to restart one child: pgqrs run restart CHILD",
         )
     plan = await restarts.plan_of_retry(db, run.ended)
     await _restart(db, plan)
@@ -378,4 +378,4 @@ async def locked_status(db: Database, run_id: int) -> RunStatus:
 
 def _refuse_deleted(run: _Locked) -> None:
     if run.deleted_at is not None:
-        raise InvalidTransition(f"run {run.run_id} is deleted; restore it first")
+        raise InvalidTransition(f"run {run.run_id} is deleted", hint="restore it first")

@@ -89,7 +89,8 @@ async def _trigger(db: Database, new: NewRuns) -> list[Triggered]:
             await _follow_up(db, new, sorted(each.run_id for each in runs.values() if each.is_new))
             return [runs[key] for key in new.keys]
     raise PgqrsError(
-        f"idempotency key {missing[0][1]!r} is in use by a transaction that this one cannot see; try yours again"
+        f"idempotency key {missing[0][1]!r} is in use by a transaction that this one cannot see",
+        hint="try yours again",
     )
 
 

@@ -86,7 +86,7 @@ async def delete(db: Database, name: str, *, force: bool) -> int:
     held = int((await db.fetch(_SQL["count_messages_of_queue"], queue_id=queue_id))[0][0])
     if held and not force:
         raise InvalidTransition(
-            f"queue {name!r} still holds {held:,} live messages; purge it first, or delete it with force=True"
+            f"queue {name!r} still holds {held:,} live messages", hint="purge it first, or delete it with force=True"
         )
     for table in ("messages", "archived_messages", "workers"):
         await db.execute(_SQL[f"delete_{table}_of_queue"], queue_id=queue_id)
@@ -122,7 +122,7 @@ async def _get(db: Database, name: str) -> Queue:
 async def _refuse_workflows(db: Database, queue_id: int, name: str, why: str) -> None:
     workflows = await db.fetch(_SQL["workflow_of_queue"], queue_id=queue_id)
     if workflows:
-        raise InvalidTransition(f"queue {name!r} belongs to workflow {workflows[0][0]!r}; {why}")
+        raise InvalidTransition(f"queue {name!r} belongs to workflow {workflows[0][0]!r}", hint=f"{why}")
 
 
 async def _not_found(db: Database, name: str) -> QueueNotFound:

@@ -98,7 +98,7 @@ async def upsert(db: Database, wanted: Definition, *, next_after: NextAfter) -> 
     slots_after = now if is_new_cadence else found.slots_after
     following = next_after(_redefined(found, wanted), slots_after)
     if following is None and is_new_cadence:
-        raise ConfigError(f"schedule {wanted.name!r} has no slot in the future; trigger the workflow instead")
+        raise ConfigError(f"schedule {wanted.name!r} has no slot in the future", hint="trigger the workflow instead")
     del given["name"]
     await db.execute(
         _SQL["redefine_schedule"],

@@ -93,7 +93,7 @@ async def _copy_steps(db: Database, run_ids: dict[str, int], steps: Sequence[Row
 def _over(query: Query, stands_for: str, table: str, db: Database) -> Query:
     """The query over the table named; identifiers cannot be bound, so they are checked and quoted."""
     if not _TABLE.fullmatch(table):
-        raise ConfigError(f"table name {table[:60]!r} is not allowed; use letters, digits and '_'")
+        raise ConfigError(f"table name {table[:60]!r} is not allowed", hint="use letters, digits and '_'")
     parts = table.split(".") if "." in table or not db.dialect.schema else [db.dialect.schema, table]
     quoted = ".".join(f'"{part}"' for part in parts)
     return Query(query.name, query.text.replace(f"from {stands_for}", f"from {quoted}"))

@@ -181,8 +181,8 @@ async def _refuse_what_is_in_use(db: Database, tables: Sequence[Table], report: 
     for table in tables:
         if (await db.fetch(table.query("has_rows")))[0][0]:
             raise InvalidTransition(
-                f"schema {report.schema!r} of {report.target} is in use: {table.name} has rows; "
-                "promote into an empty schema"
+                f"schema {report.schema!r} of {report.target} is in use: {table.name} has rows",
+                hint="promote into an empty schema",
             )
 
 
@@ -191,8 +191,8 @@ def _refuse_unreadable(found: Sequence[Unreadable]) -> None:
     if found:
         more = f" and {len(found) - 1} more columns" if len(found) > 1 else ""
         raise InvalidTransition(
-            f"rows of the source cannot be read: {found[0]}{more}; nothing was copied; `pgqrs doctor --verify` names "
-            f"them; in SQL, and again until none is left: {found[0].fix}"
+            f"rows of the source cannot be read: {found[0]}{more}; nothing was copied",
+            hint=f"`pgqrs doctor --verify` names them; in SQL, and again until none is left: {found[0].fix}",
         )
 
 

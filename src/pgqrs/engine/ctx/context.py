@@ -97,7 +97,7 @@ class Context:
         body = current_body.get()
         if body is None:
             raise ConfigError(
-                "ctx.step_key is for the body of a step; in the workflow itself use ctx.idempotency_key"
+                "ctx.step_key is for the body of a step", hint="in the workflow itself use ctx.idempotency_key"
             )
         return f"{self.idempotency_key}-{body[0].step_id}"
 

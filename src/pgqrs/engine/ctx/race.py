@@ -40,7 +40,8 @@ def waiters(given: tuple[Any, ...], named: Mapping[str, Any]) -> dict[int | str,
         if not isinstance(each, Waiter):
             raise ConfigError(
                 f"ctx.first takes waits (ctx.sleep, wait_for, pause, child.result()), and argument {key!r} is "
-                f"{type(each).__name__}; run a step as a child workflow to race it"
+                f"{type(each).__name__}",
+                hint="run a step as a child workflow to race it",
             )
     return found
 

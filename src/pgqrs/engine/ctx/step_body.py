@@ -77,8 +77,9 @@ async def run_body(
 
 def unknown_outcome(place: BranchPlace, why: str) -> OutcomeUnknown:
     return OutcomeUnknown(
-        f"step {place.step_id!r} {why}, and whether it did its work is unknown; its policy says retry_unknown=False, "
-        "so it does not run again: find out, then restart the run or catch this error"
+        f"step {place.step_id!r} {why}, and whether it did its work is unknown",
+        hint="its policy says retry_unknown=False, "
+        "so it does not run again: find out, then restart the run or catch this error",
     )
 
 

@@ -143,7 +143,8 @@ def _by_name(signature: Signature, content: dict[str, Any], *, strict: bool) -> 
         takes = f"it takes {', '.join(signature.names)}" if signature.names else "it takes no arguments"
         raise InvalidArguments(
             signature.workflow,
-            f"there is no parameter {unknown[0]!r}; {takes}",
+            f"there is no parameter {unknown[0]!r}",
+            hint=f"{takes}",
             parameter=unknown[0],
             suggestion=_near(signature, unknown[0]),
         )

@@ -155,8 +155,8 @@ def with_article(name: str) -> str:
 def _check_nameable(workflow: str, parameter: inspect.Parameter) -> None:
     if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
         raise ConfigError(
-            f"workflow {workflow!r} takes {parameter}, but arguments are stored by name; give each one a parameter, "
-            "or take a list or a dict"
+            f"workflow {workflow!r} takes {parameter}, but arguments are stored by name",
+            hint="give each one a parameter, or take a list or a dict",
         )
 
 

@@ -87,7 +87,8 @@ def context_of(
     if len(annotated) > 1:
         raise ConfigError(
             f"workflow {workflow!r} ({SourceLocation.of(function)}) has two parameters for the context, "
-            f"{annotated[0]!r} and {annotated[1]!r}; keep one"
+            f"{annotated[0]!r} and {annotated[1]!r}",
+            hint="keep one",
         )
     if annotated:
         return annotated[0]
@@ -109,9 +110,10 @@ def context_of(
 def _unclear(workflow: str, function: Callable[..., Any], parameter: inspect.Parameter, what: str) -> ConfigError:
     name = parameter.name
     return ConfigError(
-        f"workflow {workflow!r} ({SourceLocation.of(function)}): parameter {name!r} {what}; name the context "
+        f"workflow {workflow!r} ({SourceLocation.of(function)}): parameter {name!r} {what}",
+        hint="name the context "
         f"ctx and put it first, or annotate it: {name}: pgqrs.PyWorkflow for the context, {name}: dict (or another "
-        "type) for an argument"
+        "type) for an argument",
     )
 
 
@@ -208,8 +210,8 @@ def declared(name: str) -> Any:
 
 def two_of_a_name(name: str, one: SourceLocation, other: SourceLocation) -> ConfigError:
     return ConfigError(
-        f"two workflows are named {name!r}: {one} and {other}; give one of them another name, "
-        "@pgqrs.workflow(name=...)"
+        f"two workflows are named {name!r}: {one} and {other}",
+        hint="give one of them another name, @pgqrs.workflow(name=...)",
     )
 
 

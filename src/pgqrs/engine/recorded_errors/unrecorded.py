@@ -39,7 +39,8 @@ def _refuse(held: Unrecorded, *_args: Any) -> NoReturn:
     of, kind, large = details_of(held)
     why = f"this {kind} is too large" if large else f"{_article(kind)} {kind} cannot be stored"
     raise NotRecorded(
-        f"{of} was not recorded, because {why}; read it inside the step and raise or return what you need",
+        f"{of} was not recorded, because {why}",
+        hint="read it inside the step and raise or return what you need",
         attribute=of,
     )
 

@@ -13,7 +13,8 @@ def refuse_in_body(verb: str) -> None:
     if body is not None:
         raise NotAllowedInStep(
             f"{verb!r} was called inside the body of step {body[0].step_id!r}, and a step is recorded as a whole "
-            "when it ends; call it in the workflow itself, before or after the step"
+            "when it ends",
+            hint="call it in the workflow itself, before or after the step",
         )
 
 
@@ -42,7 +43,8 @@ def interrupted(place: BranchPlace) -> PermanentError:
     """The error of a handler that puts `asyncio.timeout` around a step."""
     return PermanentError(
         f"the workflow interrupted its step {place.step_id!r} (asyncio.timeout around it?), which a replay could not "
-        "repeat; use ctx.step(..., timeout=...)"
+        "repeat",
+        hint="use ctx.step(..., timeout=...)",
     )
 
 
@@ -50,7 +52,8 @@ def outlasted(step_id: str) -> PermanentError:
     """The error of a run whose handler puts a deadline of asyncio's around a verb, and whose time is up."""
     return PermanentError(
         f"a deadline of asyncio's (asyncio.timeout, wait_for or wait) ended {step_id!r}, which a replay could not "
-        "repeat; use ctx.step(..., timeout=...), ctx.wait_for(..., timeout=...) or ctx.first(..., ctx.sleep(...))"
+        "repeat",
+        hint="use ctx.step(..., timeout=...), ctx.wait_for(..., timeout=...) or ctx.first(..., ctx.sleep(...))",
     )
 
 
@@ -66,6 +69,6 @@ def diverged(run_id: int, what: str) -> NonDeterminism:
 
 def ended_pass(run_id: int) -> InvalidTransition:
     return InvalidTransition(
-        f"run {run_id} has ended this pass, and its context cannot be used any more; "
-        "await the tasks and join the threads that use it before the workflow returns"
+        f"run {run_id} has ended this pass, and its context cannot be used any more",
+        hint="await the tasks and join the threads that use it before the workflow returns",
     )

@@ -186,7 +186,8 @@ class Resting:
                 # Not as an error of the wait, which the handler could catch: in a replay the wait may have ended.
                 refused = PermanentError(
                     "asyncio.timeout or asyncio.wait_for around a wait does not last: the run is put to rest "
-                    "meanwhile; use ctx.wait_for(..., timeout=...) or ctx.first(..., ctx.sleep(...))"
+                    "meanwhile",
+                    hint="use ctx.wait_for(..., timeout=...) or ctx.first(..., ctx.sleep(...))",
                 )
                 _raise_in(future, run_pass.lease.halt(refused))
                 return True

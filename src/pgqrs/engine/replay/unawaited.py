@@ -35,7 +35,9 @@ class UnawaitedCalls:
         self._calls.clear()
         if forgotten:
             names = ", ".join(map(repr, forgotten))
-            raise PermanentError(f"{names} was called and not awaited, so it never ran; put `await` before the call")
+            raise PermanentError(
+                f"{names} was called and not awaited, so it never ran", hint="put `await` before the call"
+            )
 
 
 def _was_never_begun(coroutine: Coroutine[Any, Any, Any]) -> bool:

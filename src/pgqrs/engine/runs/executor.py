@@ -161,7 +161,8 @@ class Executor:
                 return Outcome(*run_pass.resting.yielding()), None
             error = PermanentError(
                 "the handler swallowed its suspension: an `except BaseException` or a bare `except` around a wait "
-                "caught the exception that ends the pass; catch Exception, or raise it again"
+                "caught the exception that ends the pass",
+                hint="catch Exception, or raise it again",
             )
         if error is None:
             return Outcome(Ended(RunStatus.SUCCESS, output=text)), None

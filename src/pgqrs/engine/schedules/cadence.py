@@ -74,7 +74,7 @@ class Cadence:
             raise ConfigError("a schedule takes exactly one of cron, every and at")
         _checked_zone(timezone)
         if cron is None and timezone != "UTC":
-            raise ConfigError(f"timezone={timezone!r} means something for cron only; leave it out")
+            raise ConfigError(f"timezone={timezone!r} means something for cron only", hint="leave it out")
         if cron is not None:
             return cls("cron", cron=_checked_cron(cron), timezone=timezone)
         if every is not None:
@@ -123,7 +123,7 @@ class Cadence:
 
     def _at_intervals(self, instant: datetime) -> Iterator[datetime]:
         if self.every is None or self.anchor is None:
-            raise ConfigError("an interval is counted from an anchor; give it one with anchored()")
+            raise ConfigError("an interval is counted from an anchor", hint="give it one with anchored()")
         n = max(1, (instant - self.anchor) // self.every + 1)
         with suppress(OverflowError):
             # Anchored at the end of all time, as only a row that was changed by hand is, there is no slot.
@@ -240,8 +240,8 @@ def _checked_cron(cron: str) -> str:
         if _is_only_too_late_in_the_month(text):
             raise _never(shown) from None
         raise ConfigError(
-            f"cron {shown!r} cannot be read ({str(error) or 'bad expression'}); it is five fields (minute, hour, "
-            "day of month, month, day of week), or six with seconds first"
+            f"cron {shown!r} cannot be read ({str(error) or 'bad expression'})",
+            hint="it is five fields (minute, hour, day of month, month, day of week), or six with seconds first",
         ) from None
     if not parsed.ever_matches():
         raise _never(shown)
@@ -287,4 +287,4 @@ def _checked_zone(name: str) -> None:
         near = difflib.get_close_matches(name, available_timezones(), n=1) if isinstance(name, str) else []
         hint = f"; did you mean {near[0]!r}?" if near else ""
         shown = repr(name)[:60]
-        raise ConfigError(f"there is no time zone {shown}; use a name like 'Europe/Berlin'{hint}") from None
+        raise ConfigError(f"there is no time zone {shown}", hint=f"use a name like 'Europe/Berlin'{hint}") from None

@@ -150,7 +150,9 @@ def _key(asked: RequestContext) -> str | None:
     """From the header, as HTTP has it, or from the body, as everything else."""
     header, inside = asked.request.headers.get("idempotency-key"), asked.body.idempotency_key
     if header is not None and inside is not None and header != inside:
-        raise ConfigError("the header Idempotency-Key and idempotency_key in the body differ; give one of them")
+        raise ConfigError(
+            "the header Idempotency-Key and idempotency_key in the body differ", hint="give one of them"
+        )
     return inside if header is None else header
 
 

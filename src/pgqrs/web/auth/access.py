@@ -97,14 +97,16 @@ class Access:
     def __post_init__(self) -> None:
         if self.tokens is None and self.authorize is None:
             raise ConfigError(
-                "pgqrs.web.app(store) would show everything to anyone who reaches your application; give it "
+                "pgqrs.web.app(store) would show everything to anyone who reaches your application",
+                hint="give it "
                 "authorize=..., a function that returns a Caller for the user whom your application knows, "
-                "or tokens='pgqrs.tokens', a file that `pgqrs token create` writes"
+                "or tokens='pgqrs.tokens', a file that `pgqrs token create` writes",
             )
         if self.authorize is not None and not callable(self.authorize):
             raise ConfigError(
                 f"authorize must be a function that gets the request and returns a Caller or None, got "
-                f"{shown(self.authorize)}; write `async def authorize(request)`"
+                f"{shown(self.authorize)}",
+                hint="write `async def authorize(request)`",
             )
         if foreign := sorted(self.hosts - set(LOOPBACK)):
             self._refuse_if_local(f"host {foreign[0]!r} can be reached from other machines")
@@ -112,8 +114,8 @@ class Access:
     def _refuse_if_local(self, why: str) -> None:
         if self.local:
             raise ConfigError(
-                f"{why}, but the token of this start is for this machine; "
-                "make tokens (`pgqrs token create NAME --scope read`) and give their file with --tokens"
+                f"{why}, but the token of this start is for this machine",
+                hint="make tokens (`pgqrs token create NAME --scope read`) and give their file with --tokens",
             )
 
     async def caller_of(self, request: Request) -> Caller | None:

@@ -38,17 +38,19 @@ def read_private(path: Path) -> str | None:
         try:
             return file.read()
         except UnicodeDecodeError:
-            raise ConfigError(f"{path} is not a text file; remove it, and make new tokens") from None
+            raise ConfigError(f"{path} is not a text file", hint="remove it, and make new tokens") from None
 
 
 def _check(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise ConfigError(f"{path} must be a file; name another one")
+        raise ConfigError(f"{path} must be a file", hint="name another one")
     if stat.S_IMODE(found.st_mode) & 0o077:
         mode = stat.S_IMODE(found.st_mode)
-        raise ConfigError(f"{path} has mode {mode:04o}, so other users may read or change it; chmod 600 {path}")
+        raise ConfigError(
+            f"{path} has mode {mode:04o}, so other users may read or change it", hint=f"chmod 600 {path}"
+        )
     if hasattr(os, "geteuid") and found.st_uid not in (0, os.geteuid()):
-        raise ConfigError(f"{path} belongs to another user (uid {found.st_uid}), who may change it; chown it")
+        raise ConfigError(f"{path} belongs to another user (uid {found.st_uid}), who may change it", hint="chown it")
 
 
 def replace_private(path: Path, text: str) -> None:

@@ -93,8 +93,8 @@ def _zoned(text: str) -> Address:
 
 def _refused(text: str, error: ValueError) -> ConfigError:
     return ConfigError(
-        f"--trust-proxy {text!r} is neither an address nor a network ({error}); "
-        "write the address that the proxy connects from, such as 10.0.0.5, or a network, such as 10.0.0.0/24"
+        f"--trust-proxy {text!r} is neither an address nor a network ({error})",
+        hint="write the address that the proxy connects from, such as 10.0.0.5, or a network, such as 10.0.0.0/24",
     )
 
 

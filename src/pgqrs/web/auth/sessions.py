@@ -181,4 +181,4 @@ def _parsed(path: Path, text: str | None) -> dict[str, Session]:
             for key, each in found.items()
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{path} holds no sessions: {error!r}; remove it, and log in again") from None
+        raise ConfigError(f"{path} holds no sessions: {error!r}", hint="remove it, and log in again") from None

@@ -171,7 +171,7 @@ def create(path: Path, name: str, scopes: Iterable[Scope], *, expires: timedelta
     with locked(path):
         there = read(path)
         if any(each.name == name for each in there):
-            raise ConfigError(f"there is a token named {name!r}; revoke it first, or choose another name")
+            raise ConfigError(f"there is a token named {name!r}", hint="revoke it first, or choose another name")
         made = Token(name, wanted, hash_of(token), written(now), None if expires is None else now + expires)
         _write(path, [*there, made])
     return token
@@ -199,7 +199,7 @@ def _named(path: Path, there: list[Token], name: str) -> Token:
     found = next((each for each in there if each.name == name), None)
     if found is None:
         known = ", ".join(each.name for each in there) or "none"
-        raise ConfigError(f"no token named {name!r} in {path}; there are: {known}")
+        raise ConfigError(f"no token named {name!r} in {path}", hint=f"there are: {known}")
     return found
 
 
@@ -225,7 +225,9 @@ def _read_line(path: Path, number: int, line: str) -> Token:
         if token.expires_at is not None and token.expires_at.tzinfo is None:
             raise ValueError("expires_at has no time zone")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{path}, line {number} is no token: {error!r}; remove it and make a new one") from None
+        raise ConfigError(
+            f"{path}, line {number} is no token: {error!r}", hint="remove it and make a new one"
+        ) from None
     return token
 
 

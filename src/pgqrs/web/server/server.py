@@ -92,8 +92,9 @@ def _check_local(host: str, proxies: TrustedProxies) -> None:
     if reached or proxies:
         raise ConfigError(
             f"{reached or 'a proxy passes on requests of other machines'}, and the token of a start is for this "
-            "machine; make a token (`pgqrs token create NAME --scope read`) and give its file with --tokens, "
-            "or serve on 127.0.0.1 without a proxy"
+            "machine",
+            hint="make a token (`pgqrs token create NAME --scope read`) and give its file with --tokens, "
+            "or serve on 127.0.0.1 without a proxy",
         )
 
 
@@ -126,9 +127,13 @@ def listen(host: str, port: int) -> socket.socket:
         listening.close()
         number = getattr(error, "errno", None)
         if number == errno.EADDRINUSE:
-            raise ConfigError(f"port {port} of {host} is in use; choose another with --port, or 0 for any") from None
+            raise ConfigError(
+                f"port {port} of {host} is in use", hint="choose another with --port, or 0 for any"
+            ) from None
         if number == errno.EACCES:
-            raise ConfigError(f"port {port} needs more rights than this process has; use one from 1024 on") from None
+            raise ConfigError(
+                f"port {port} needs more rights than this process has", hint="use one from 1024 on"
+            ) from None
         raise ConfigError(f"cannot listen on {host}, port {port}: {error}") from None
     return listening
 

@@ -119,8 +119,8 @@ class PostgresDriver:
         if encoding != "UTF8":
             connection.terminate()
             raise ConfigError(
-                f"the database of {self._config.safe_dsn} has the encoding {encoding}, which cannot hold every text; "
-                "use one that was made with `create database ... encoding 'UTF8' template template0`"
+                f"the database of {self._config.safe_dsn} has the encoding {encoding}, which cannot hold every text",
+                hint="use one that was made with `create database ... encoding 'UTF8' template template0`",
             )
 
     # -- units of work -----------------------------------------------------------------------------------
@@ -229,11 +229,11 @@ class PostgresDriver:
     def _check(self) -> None:
         self._owner.check()
         if self._closed:
-            raise ConnectionFailed("this store is closed; connect again")
+            raise ConnectionFailed("this store is closed", hint="connect again")
         if asyncio.get_running_loop() is not self._loop:
             raise ConnectionFailed(
-                "this store belongs to another event loop; connect once per loop (PostgreSQL connections "
-                "cannot be shared between loops)"
+                "this store belongs to another event loop",
+                hint="connect once per loop (PostgreSQL connections cannot be shared between loops)",
             )
 
     async def fetch(self, query: Query, **params: Any) -> list[Row]:

@@ -130,7 +130,7 @@ def _is_closed(error: asyncpg.InterfaceError) -> bool:
 def _refusal(error: asyncpg.PostgresError, config: Config) -> PgqrsError | asyncpg.PostgresError:
     """Errors of the server that a person can act on; anything else is ours and goes up as it is."""
     if isinstance(error, asyncpg.UndefinedTableError | asyncpg.UndefinedColumnError | asyncpg.InvalidSchemaNameError):
-        return SchemaNotInstalled(f"{error}; look at schema {config.schema!r} with `pgqrs schema verify`")
+        return SchemaNotInstalled(f"{error}", hint=f"look at schema {config.schema!r} with `pgqrs schema verify`")
     if isinstance(error, ACTED_ON):
         text = f"{config.safe_dsn} refused: {said(error, config)}; nothing of this call was written"
         is_missing = isinstance(error, asyncpg.InvalidCatalogNameError)

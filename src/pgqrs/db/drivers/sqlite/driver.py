@@ -82,7 +82,7 @@ class SQLiteDriver:
         # Another thread's loop may close the store: nothing may get into line behind the word to stop.
         with self._gate:
             if self._closed:
-                raise ConnectionFailed("this store is closed; connect again")
+                raise ConnectionFailed("this store is closed", hint="connect again")
             (self._reads if kind is Kind.READ and self._has_readers() else self._writes).put(job)
         result: T = await job.future
         return result

@@ -59,7 +59,7 @@ class SQLiteFile:
         """A connection with every pragma set and checked."""
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise ConnectionFailed(
-                f"SQLite {sqlite3.sqlite_version} is too old; pgqrs needs {'.'.join(map(str, OLDEST_SQLITE))}"
+                f"SQLite {sqlite3.sqlite_version} is too old", hint=f"pgqrs needs {'.'.join(map(str, OLDEST_SQLITE))}"
             )
         self.claim()
         return self.configured(
@@ -84,8 +84,8 @@ class SQLiteFile:
             mode = self.until_not_busy(lambda: self._pragma(connection, "journal_mode = wal"))
             if mode != "wal":
                 raise ConnectionFailed(
-                    f"SQLite cannot use write-ahead logging on {self.path!r} (journal mode {mode!r}); "
-                    "put the file on a local disk that this process may write to"
+                    f"SQLite cannot use write-ahead logging on {self.path!r} (journal mode {mode!r})",
+                    hint="put the file on a local disk that this process may write to",
                 )
         # FULL: with NORMAL a power cut loses commits that were acknowledged.
         for pragma in ("synchronous = full", "foreign_keys = on", f"journal_size_limit = {LARGEST_LOG_BYTES}"):
@@ -104,12 +104,14 @@ class SQLiteFile:
             return
         file = Path(self.path)
         if not file.parent.is_dir():
-            raise ConnectionFailed(f"the folder {str(file.parent)!r} does not exist; make it first")
+            raise ConnectionFailed(f"the folder {str(file.parent)!r} does not exist", hint="make it first")
         try:
             make_for_owner(file)
         except FileExistsError:
             if file.is_symlink() and not file.exists():
-                raise ConnectionFailed(f"{self.path!r} is a link that leads nowhere; name the file itself") from None
+                raise ConnectionFailed(
+                    f"{self.path!r} is a link that leads nowhere", hint="name the file itself"
+                ) from None
         except OSError as error:
             raise ConnectionFailed(f"cannot create {self.path!r}: {error.strerror}") from error
 
@@ -130,8 +132,8 @@ class SQLiteFile:
                     self._inodes[path] = inode
                     continue
                 raise ConnectionFailed(
-                    f"{path!r} was removed or replaced while it was in use; {_NOTHING_WRITTEN}; "
-                    "put it back from a backup if need be, and connect again"
+                    f"{path!r} was removed or replaced while it was in use; {_NOTHING_WRITTEN}",
+                    hint="put it back from a backup if need be, and connect again",
                 )
         if (size > LARGEST_LOG_BYTES) != self._log_is_large:
             self._log_is_large = not self._log_is_large

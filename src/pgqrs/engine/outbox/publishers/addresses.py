@@ -57,7 +57,9 @@ class Target:
 def checked_url(url: str, *, allow_http: bool, allow_hosts: Collection[str], ports: Collection[int] | None) -> Target:
     """The URL's parts, or ConfigError. It may hold a secret, so the message never shows more than the host."""
     if not isinstance(url, str) or not _PRINTABLE.fullmatch(url) or "\\" in url:
-        raise ConfigError("a webhook's URL is ASCII without blanks, line breaks or backslashes; escape them with %XX")
+        raise ConfigError(
+            "a webhook's URL is ASCII without blanks, line breaks or backslashes", hint="escape them with %XX"
+        )
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -67,15 +69,17 @@ def checked_url(url: str, *, allow_http: bool, allow_hosts: Collection[str], por
         raise ConfigError(f"a webhook's URL starts with https://, not {parts.scheme or 'nothing'}:")
     is_https = parts.scheme == "https"
     if not is_https and not allow_http:
-        raise ConfigError(f"the webhook to {host!r} is not https; if that is meant, say allow_http=True")
+        raise ConfigError(f"the webhook to {host!r} is not https", hint="if that is meant, say allow_http=True")
     if "@" in parts.netloc:
-        raise ConfigError(f"the webhook to {host!r} has user information in its URL; give it as a header")
+        raise ConfigError(f"the webhook to {host!r} has user information in its URL", hint="give it as a header")
     if parts.fragment:
         raise ConfigError(f"the webhook to {host!r} has a #fragment, which no server is ever sent")
     port = port if port is not None else (443 if is_https else 80)
     accepted = set(ports) if ports is not None else {443, 80} if allow_http else {443}
     if port not in accepted:
-        raise ConfigError(f"the webhook to {host!r} has port {port}; allowed are {sorted(accepted)}; see ports=")
+        raise ConfigError(
+            f"the webhook to {host!r} has port {port}", hint=f"allowed are {sorted(accepted)}; see ports="
+        )
     host = host.removesuffix(".")
     allowed = host in {each.lower().removesuffix(".") for each in allow_hosts}
     _check_host(host, allowed=allowed)
@@ -87,15 +91,19 @@ def _check_host(host: str, *, allowed: bool) -> None:
     address = _address(host)
     if address is not None:
         if not allowed and not is_public(address):
-            raise ConfigError(f"the webhook to {host!r} is not a public address; if that is meant, see allow_hosts=")
+            raise ConfigError(
+                f"the webhook to {host!r} is not a public address", hint="if that is meant, see allow_hosts="
+            )
         return
     labels = host.split(".")
     if not all(map(_LABEL.fullmatch, labels)) or len(host) > 253:
         raise ConfigError(f"the webhook's host {host!r} is not a name of letters, digits and '-' (IDNA: xn--...)")
     if _NUMBER.fullmatch(labels[-1]):
-        raise ConfigError(f"the webhook's host {host!r} is an address in disguise; write it as four plain numbers")
+        raise ConfigError(
+            f"the webhook's host {host!r} is an address in disguise", hint="write it as four plain numbers"
+        )
     if labels[-1] == "localhost" and not allowed:
-        raise ConfigError(f"the webhook to {host!r} stays on this machine; if that is meant, see allow_hosts=")
+        raise ConfigError(f"the webhook to {host!r} stays on this machine", hint="if that is meant, see allow_hosts=")
 
 
 def is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:

@@ -30,7 +30,7 @@ class CallablePublisher:
             result = await result
         if hasattr(result, "run_forever"):
             # It took the event for a store, and sent nothing: that must not count as published.
-            raise ConfigError(f"{self!r} returned a dispatcher; a publisher takes an event and sends it")
+            raise ConfigError(f"{self!r} returned a dispatcher", hint="a publisher takes an event and sends it")
 
     def __repr__(self) -> str:
         return f"CallablePublisher({getattr(self._fn, '__qualname__', self._fn)})"

@@ -41,7 +41,9 @@ class Lookups:
             if newest is not None and not newest.done() and now - self._began < self._patience_seconds:
                 return newest
             if self._running >= MOST_LOOKUPS:
-                raise PublishFailed(f"{MOST_LOOKUPS} lookups of the name still hang; does its name server answer?")
+                raise PublishFailed(
+                    f"{MOST_LOOKUPS} lookups of the name still hang", hint="does its name server answer?"
+                )
             made: Future[list[str]] = Future()
             made.set_running_or_notify_cancel()
             # A daemon: the end of the process does not wait for a name server.

@@ -33,7 +33,7 @@ class NotifyPublisher:
         """The dispatcher's database, before the first event. Raises ConfigError where there is no NOTIFY."""
         if not db.dialect.is_postgres:
             raise ConfigError(
-                f"NotifyPublisher({self.channel!r}) needs PostgreSQL; use an HttpPublisher or a function here"
+                f"NotifyPublisher({self.channel!r}) needs PostgreSQL", hint="use an HttpPublisher or a function here"
             )
         self._db = db
 

@@ -19,7 +19,9 @@ _VALUE = re.compile(r"t=([0-9]{1,15}),v1=([0-9a-f]{64})", re.ASCII)
 def checked_secret(secret: str | bytes) -> bytes:
     key = secret.encode() if isinstance(secret, str) else secret
     if not isinstance(key, bytes) or len(key) < _SHORTEST_SECRET:
-        raise ConfigError(f"a secret has at least {_SHORTEST_SECRET} bytes; make one with secrets.token_hex(32)")
+        raise ConfigError(
+            f"a secret has at least {_SHORTEST_SECRET} bytes", hint="make one with secrets.token_hex(32)"
+        )
     return key
 
 
