@@ -115,8 +115,8 @@ def problem_of(error: Exception) -> Problem:
         headers = {"retry-after": "5"}
         return Problem(503, _code(error), what, hint=hint, headers=headers, error_id=error_id)
     if status != 500:
-        what, hint = _parts(error)
-        return Problem(status, _code(error), what, hint=hint)
+        problem, way_out = _parts(error)
+        return Problem(status, _code(error), problem, hint=way_out)
     if isinstance(error, TimeoutError):
         return Problem(503, "too-slow", "the database did not answer in time", hint="narrow the filter, or try later")
     error_id = logged("request failed unexpectedly", error)
