@@ -96,7 +96,7 @@ class InvalidArguments(ConfigError):
         hint: str | None = None,
     ) -> None:
         meant = None if suggestion is None else f"did you mean {suggestion!r}?"
-        super().__init__(f"workflow {workflow!r}: {reason}", hint=hint if meant is None else meant)
+        super().__init__(f"workflow {workflow!r}: {reason}", hint="; ".join(filter(None, (hint, meant))) or None)
         self.workflow = workflow
         self.reason = reason
         self.parameter = parameter

@@ -42,7 +42,10 @@ def test_a_semicolon_in_the_problem_stays_there():
 @pytest.mark.parametrize(
     ("error", "hint"),
     [
-        (QueueNotFound("mails", known=["mail"]), "create it with store.create_queue('mails'), or did you mean 'mail'?"),
+        (
+            QueueNotFound("mails", known=["mail"]),
+            "create it with store.create_queue('mails'), or did you mean 'mail'?",
+        ),
         (InvalidArguments("order", "there is no parameter 'itms'", suggestion="items"), "did you mean 'items'?"),
         (PayloadTooLarge(10, 5), "store it elsewhere and pass a reference, or raise the limit"),
         (ConnectionFailed("gone", ambiguous=True, hint="try again"), "try again"),
