@@ -30,7 +30,7 @@ AUDITED = {
     "web/middleware.py": "Host",
     "web/auth/proxies.py": "headers of proxies",
     "text/error_signature.py": "error signatures",
-    "serialization/__init__.py": "stored JSON",
+    "serialization/tags.py": "stored JSON",
     "cli/output.py": "command line: output",
     "text/step_ids.py": "step ids of children",
     "db/upkeep/import_v1.py": "tables to import",
