@@ -55,11 +55,12 @@ $(VENV)/.web: $(VENV)/.core requirements/web.txt
 demo: $(VENV)/.web ## see it survive: workflows on a temporary SQLite file, a worker killed, a run that goes on, the dashboard
 	@$(BIN)/pgqrs demo
 
-check: $(VENV)/.dev ## ruff, mypy strict, pyright, import layers
+check: $(VENV)/.dev ## ruff, mypy strict, pyright, types of all that users can reach, import layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/basedpyright
+	$(BIN)/python -m tools.verify_types
 	$(BIN)/lint-imports
 
 quick: $(VENV)/.dev ## units and behaviour on SQLite, for the inner loop: about a minute

@@ -283,12 +283,12 @@ class SerializationError(PgqrsError):
     def __init__(self, message: str, *, path: str = "$", hint: str | None = None) -> None:
         super().__init__(f"{path}: {message}", hint=hint)
         self.path = path
-        self.reason = message if hint is None else f"{message}; {hint}"
+        self.reason: str = message if hint is None else f"{message}; {hint}"
 
     def about(self, what: str) -> Self:
         """Return the same error, telling whose value it is: `the result of workflow 'order'`."""
         where = "" if self.path == "$" else f"{self.path}: "
-        self.args = (f"{what}: {where}{self.reason}", *self.args[1:])
+        self.args: tuple[Any, ...] = (f"{what}: {where}{self.reason}", *self.args[1:])
         return self
 
 

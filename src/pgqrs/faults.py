@@ -42,7 +42,7 @@ class FaultWatcher(Protocol):
     def ended(self) -> None: ...
 
 
-armed = False
+armed: bool = False
 _actions: list[Action] = []
 # The store call under way in this task or thread, while something is armed.
 _call: ContextVar[str] = ContextVar("pgqrs_call", default="")

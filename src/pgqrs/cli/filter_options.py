@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from pgqrs.cli.state import with_options
 from pgqrs.filters import RunFilter, filter_of
-
-Option = typer.Option
 
 OPTIONS: dict[str, Any] = {
     "where": Annotated[str | None, Option("--where", help="A filter: 'status:error since:1h attr:customer=c42'.")],

@@ -118,5 +118,5 @@ def _paragraphs(text: str) -> str:
 
 
 if __name__ == "__main__":
-    target = Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE
+    target: Path = Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE
     target.write_text(page(), encoding="utf-8")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from typer import Option
 
 from pgqrs.cli.project import project
 from pgqrs.errors import ConfigError, ConnectionFailed
@@ -55,7 +56,6 @@ def state() -> State:
     return _state
 
 
-Option = typer.Option
 SHARED: dict[str, Any] = {
     "dsn": Annotated[
         str | None, Option("--dsn", "-d", help="The database; better set PGQRS_DSN: `ps` shows arguments to all.")

@@ -27,7 +27,7 @@ class Process:
     def __init__(self, process: subprocess.Popen[bytes], line: socket.socket) -> None:
         self._process = process
         self._line = line
-        self.pid = process.pid
+        self.pid: int = process.pid
 
     @classmethod
     def start(

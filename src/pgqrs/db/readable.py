@@ -46,7 +46,7 @@ class Columns:
     """The result columns of one statement: what their values must be, and the shapes of rows found to be so."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self.times = tuple(i for i, name in enumerate(names) if is_time(name))
+        self.times: tuple[int, ...] = tuple(i for i, name in enumerate(names) if is_time(name))
         self._wanted = tuple(_wanted(name) for name in names)
         self._known: set[_Shape] = set()
 

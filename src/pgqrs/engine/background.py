@@ -10,7 +10,7 @@ from pgqrs.db.hints import Hints, Subscription
 from pgqrs.errors import ConnectionFailed, PgqrsError, StorePromoted
 from pgqrs.retry import Backoff
 
-log = logging.getLogger("pgqrs.loop")
+log: logging.Logger = logging.getLogger("pgqrs.loop")
 
 _AFTER_AN_ERROR = Backoff(base=0.5, cap=30.0)
 

@@ -19,7 +19,7 @@ from pgqrs.engine.instrumentation import hooks
 from pgqrs.engine.loop_watchdog import LAG_SECONDS, LoopWatchdog
 from pgqrs.types import WorkerStatus
 
-log = logging.getLogger("pgqrs.worker")
+log: logging.Logger = logging.getLogger("pgqrs.worker")
 
 _BEATS_APART_SECONDS = 1.0
 # With short leases it is tried often: an outage is not told each time.

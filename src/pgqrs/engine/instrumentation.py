@@ -89,7 +89,7 @@ class Hooks:
     tracer: Tracer | None = None
 
 
-hooks = Hooks()
+hooks: Hooks = Hooks()
 _NOWHERE = Origin()
 
 

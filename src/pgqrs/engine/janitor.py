@@ -15,7 +15,7 @@ from pgqrs.db.upkeep import retention
 from pgqrs.db.upkeep.retention import Batch, Range, ReadPosition
 from pgqrs.reports import RetentionCount, RetentionPolicy, RetentionReport
 
-log = logging.getLogger("pgqrs.janitor")
+log: logging.Logger = logging.getLogger("pgqrs.janitor")
 
 BATCH = 200
 # The pause after a batch, in lengths of that batch: when the database is busy, batches take longer, and so do pauses.

@@ -13,7 +13,7 @@ from types import FrameType
 from pgqrs.engine.instrumentation import Meter
 from pgqrs.engine.replay.branches import StepCall
 
-log = logging.getLogger("pgqrs.worker")
+log: logging.Logger = logging.getLogger("pgqrs.worker")
 
 # How long the loop may take for a sign of life. Heartbeats go on meanwhile, but everything else in the process waits.
 LAG_SECONDS = 0.25

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from pgqrs.errors import ConfigError
 
-log = logging.getLogger("pgqrs.health")
+log: logging.Logger = logging.getLogger("pgqrs.health")
 
 _MOST_HEAD_BYTES = 8_192
 _MOST_UNREAD_BYTES = 65_536

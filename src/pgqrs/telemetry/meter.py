@@ -37,48 +37,48 @@ class WorkerMetrics:
     """A `Meter`. One lock, taken once per batch, pass and end: several loops and threads may tell it things."""
 
     def __init__(self) -> None:
-        self.runs_finished = Counter(
+        self.runs_finished: Counter = Counter(
             "pgqrs_runs_finished_total", "Runs that ended in this process.", ["workflow", "status"]
         )
-        self.run_wait = Histogram(
+        self.run_wait: Histogram = Histogram(
             "pgqrs_run_wait_seconds",
             "From when a run was due until it was leased, each time that it was taken up.",
             _WAITS,
             ["workflow"],
         )
-        self.run_duration = Histogram(
+        self.run_duration: Histogram = Histogram(
             "pgqrs_run_duration_seconds",
             "From when a run first began until it ended, waits and retries included.",
             _RUNS,
             ["workflow"],
         )
-        self.step_duration = Histogram(
+        self.step_duration: Histogram = Histogram(
             "pgqrs_step_duration_seconds",
             "How long the bodies of steps took; replayed steps are not executed, and not counted.",
             _STEPS,
             ["workflow", "status"],
         )
-        self.step_retries = Counter(
+        self.step_retries: Counter = Counter(
             "pgqrs_step_retries_total", "Failed attempts of steps that are tried again.", ["workflow"]
         )
-        self.leases_lost = Counter(
+        self.leases_lost: Counter = Counter(
             "pgqrs_lease_lost_total",
             "Runs that were taken away while they were held here: a lease ran out, or somebody cancelled, paused or "
             "deleted the run.",
         )
-        self.heartbeat_failures = Counter(
+        self.heartbeat_failures: Counter = Counter(
             "pgqrs_heartbeat_failures_total", "Heartbeats that did not reach the database."
         )
-        self.commit_batch_size = Histogram(
+        self.commit_batch_size: Histogram = Histogram(
             "pgqrs_commit_batch_size", "Checkpoints and outcomes in one transaction.", _BATCHES
         )
-        self.worker_slots = Gauge(
+        self.worker_slots: Gauge = Gauge(
             "pgqrs_worker_slots",
             "Runs at work (busy), room for more (free), and runs leased ahead that wait for room (ahead).",
             ["state"],
             read=self._read_slots,
         )
-        self.loop_lag = Histogram(
+        self.loop_lag: Histogram = Histogram(
             "pgqrs_event_loop_lag_seconds",
             "How long the event loop took to answer its heartbeat, which asks up to four times a second while runs "
             "are held.",

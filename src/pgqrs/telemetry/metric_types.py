@@ -44,7 +44,7 @@ class Counter:
     def __init__(self, name: str, help_: str, labels: Sequence[str] = ()) -> None:
         self.name = name
         self.help = help_
-        self.labels = tuple(labels)
+        self.labels: tuple[str, ...] = tuple(labels)
         self.values: dict[tuple[str, ...], int] = {} if labels else {(): 0}
 
     def add(self, values: tuple[str, ...] = (), number: int = 1) -> None:
@@ -62,9 +62,9 @@ class Buckets:
     __slots__ = ("bounds", "counts", "sum")
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.sum = 0.0
+        self.bounds: Sequence[float] = bounds
+        self.counts: list[int] = [0] * (len(bounds) + 1)
+        self.sum: float = 0.0
 
     def observe(self, value: float) -> None:
         self.counts[bisect_left(self.bounds, value)] += 1
@@ -79,8 +79,8 @@ class Histogram:
     def __init__(self, name: str, help_: str, bounds: Sequence[float], labels: Sequence[str] = ()) -> None:
         self.name = name
         self.help = help_
-        self.labels = tuple(labels)
-        self.bounds = tuple(bounds)
+        self.labels: tuple[str, ...] = tuple(labels)
+        self.bounds: tuple[float, ...] = tuple(bounds)
         self.values: dict[tuple[str, ...], Buckets] = {} if labels else {(): Buckets(self.bounds)}
 
     def of(self, *values: str) -> Buckets:
@@ -115,7 +115,7 @@ class Gauge:
     ) -> None:
         self.name = name
         self.help = help_
-        self.labels = tuple(labels)
+        self.labels: tuple[str, ...] = tuple(labels)
         self._read = read
 
     def samples(self) -> Iterator[Sample]:

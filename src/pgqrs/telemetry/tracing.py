@@ -123,7 +123,7 @@ class _Trigger(_Scope, Origin):
         super().__enter__()
         carrier: dict[str, str] = {}
         _PROPAGATOR.inject(carrier)
-        self.headers = encode(carrier) if carrier else None
+        self.headers: str | None = encode(carrier) if carrier else None
         return self
 
     def made(self, run_ids: Sequence[int]) -> None:

@@ -24,12 +24,12 @@ class CrashKit(AsyncKit):
         self.concurrency = 1
         self._victim = victim
         self._ledger = ledger
-        self.crashes = 0
+        self.crashes: int = 0
         # At the time of the crash: how often the bodies of those steps that were on record had begun.
         self.on_record: dict[str, int] = {}
         self.emitted: tuple[str, ...] = ()
         self.run_counts: dict[str, int] = {}
-        self.broken = ""
+        self.broken: str = ""
 
     def body(self, step: BodyCall) -> Callable[..., Any]:
         # The run that is under test is the first of its database; the steps of its children carry their run's name.

@@ -81,16 +81,16 @@ class CrashInjector:
         self.at = at
         self.seen: list[Boundary] = []
         self.counts: Counter[Point] = Counter()
-        self.struck = asyncio.Event()
-        self.is_struck = False
-        self.is_dead = False
+        self.struck: asyncio.Event = asyncio.Event()
+        self.is_struck: bool = False
+        self.is_dead: bool = False
         # True while something else than the workflow writes through its worker.
         self.is_looking_away: Callable[[], bool] = bool
         self._strike = strike
         self._hanging: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self._in_flight = 0
         # Whoever stands still does nothing more, but its database carries out what it was asked: so that comes first.
-        self.at_rest = asyncio.Event()
+        self.at_rest: asyncio.Event = asyncio.Event()
         self.at_rest.set()
         self._lock = threading.Lock()
 

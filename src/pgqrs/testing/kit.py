@@ -41,15 +41,15 @@ class AsyncKit:
     """
 
     def __init__(self, config: Config | None = None, *, clock: ManualClock | None = None) -> None:
-        self.config = config or Config("sqlite://:memory:", schema="public", audit="full")
-        self.clock = clock or ManualClock()
-        self.interventions = Interventions()
+        self.config: Config = config or Config("sqlite://:memory:", schema="public", audit="full")
+        self.clock: ManualClock = clock or ManualClock()
+        self.interventions: Interventions = Interventions()
         # Nobody kills the worker of a kit; those of `crash_everywhere` are another matter.
         self.is_dead = False
         # How many runs its worker executes at a time.
         self.concurrency = 100
         # True while the kit itself writes: that is nothing that the workflow did.
-        self.is_preparing = False
+        self.is_preparing: bool = False
         self._handlers: dict[str, Handler] = {}
         self._handles: list[RunHandle] = []
         self._store: Store | None = None

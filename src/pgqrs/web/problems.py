@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from pgqrs import errors
 
-log = logging.getLogger("pgqrs.web")
+log: logging.Logger = logging.getLogger("pgqrs.web")
 
 CONTENT_TYPE = "application/problem+json"
 # The first that fits.
@@ -63,7 +63,7 @@ class Problem(Exception):
         self.code = code
         self.detail = detail
         self.hint = hint
-        self.headers = dict(headers or {})
+        self.headers: dict[str, str] = dict(headers or {})
         self.more = more
 
     def body(self) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from pgqrs.errors import ConfigError
 
-Option = typer.Option
 Port = Annotated[int, Option("--port", min=1, max=65_535, help="The dashboard's; the next free one if it is taken.")]
 
 

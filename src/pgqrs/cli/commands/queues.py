@@ -15,7 +15,7 @@ from pgqrs.cli.state import state, with_admin, with_store
 if TYPE_CHECKING:
     from pgqrs.api.operations.admin import Admin
 
-queues = typer.Typer(help="Queues: what waits, what is dead, pause and resume.", no_args_is_help=True)
+queues: typer.Typer = typer.Typer(help="Queues: what waits, what is dead, pause and resume.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="QUEUE")]
 Cursor = Annotated[str | None, typer.Option("--cursor", help="Where the next page begins, as the last one said.")]

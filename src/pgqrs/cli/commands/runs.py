@@ -20,7 +20,7 @@ from pgqrs.text.durations import format_duration
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
 
-runs = typer.Typer(help="Runs: trigger, find, look, act.", no_args_is_help=True)
+runs: typer.Typer = typer.Typer(help="Runs: trigger, find, look, act.", no_args_is_help=True)
 
 RunId = Annotated[int, typer.Argument(metavar="ID", min=0)]
 RunIds = Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="Runs; - reads ids from standard input.")]

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from pgqrs.api.schedules import Schedules
     from pgqrs.api.store import Store
 
-schedules = typer.Typer(help="Schedules: what is triggered when.", no_args_is_help=True)
-outbox = typer.Typer(help="The outbox: what waits to be published, and what is dead.", no_args_is_help=True)
+schedules: typer.Typer = typer.Typer(help="Schedules: what is triggered when.", no_args_is_help=True)
+outbox: typer.Typer = typer.Typer(
+    help="The outbox: what waits to be published, and what is dead.", no_args_is_help=True
+)
 
 Name = Annotated[str, typer.Argument(metavar="SCHEDULE")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most so many.")]

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from pgqrs.api.store import Store
     from pgqrs.reports import RetentionReport
 
-schema = typer.Typer(help="The tables: their version, whether they are whole, and their SQL.", no_args_is_help=True)
-config = typer.Typer(help="The settings, and where they come from.", no_args_is_help=True)
+schema: typer.Typer = typer.Typer(
+    help="The tables: their version, whether they are whole, and their SQL.", no_args_is_help=True
+)
+config: typer.Typer = typer.Typer(help="The settings, and where they come from.", no_args_is_help=True)
 
 FAILURES = (
     column("count", right=True),

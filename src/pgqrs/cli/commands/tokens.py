@@ -16,7 +16,7 @@ from pgqrs.text.durations import parse_duration
 if TYPE_CHECKING:
     from pgqrs.web.auth.access import Scope
 
-tokens = typer.Typer(help="Tokens for the HTTP API and the dashboard.", no_args_is_help=True)
+tokens: typer.Typer = typer.Typer(help="Tokens for the HTTP API and the dashboard.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Who it is; this stands in the history of what they do.")]
 File = Annotated[

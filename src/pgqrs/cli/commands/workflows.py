@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from pgqrs.api.operations.admin import Admin
     from pgqrs.api.store import Store
 
-log = logging.getLogger("pgqrs.cli")
+log: logging.Logger = logging.getLogger("pgqrs.cli")
 
-workflows = typer.Typer(help="Workflows: how they fare, pause and resume.", no_args_is_help=True)
-workers = typer.Typer(help="Workers: who is there, and starting one.", no_args_is_help=True)
+workflows: typer.Typer = typer.Typer(help="Workflows: how they fare, pause and resume.", no_args_is_help=True)
+workers: typer.Typer = typer.Typer(help="Workers: who is there, and starting one.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="WORKFLOW")]
 WorkerId = Annotated[int, typer.Argument(metavar="ID", min=0)]

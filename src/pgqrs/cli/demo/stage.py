@@ -32,11 +32,11 @@ class Stage(Console):
         super().__init__()
         self._folder = folder
         self._kept = kept
-        self.file = folder / "demo.db"
-        self.ledger = folder / "ledger"
+        self.file: Path = folder / "demo.db"
+        self.ledger: Path = folder / "ledger"
         self._log = folder / "processes.log"
         # Whatever the environment says. Killing is the point here: a run may lose many workers before it is given up.
-        self.config = Config(
+        self.config: Config = Config(
             f"sqlite:///{self.file}",
             schema="public",
             lease_seconds=LEASE_SECONDS,
@@ -65,7 +65,7 @@ class Stage(Console):
 
                 filled = await fill(self.store)
                 self.say("history", f"{filled.runs} runs of the last hours, {filled.failed} of them failed")
-            self.narrator = RunFeed(self.store)
+            self.narrator: RunFeed = RunFeed(self.store)
             await self.narrator.begin()
             stack.push_async_callback(self._stop)
             try:

@@ -79,7 +79,7 @@ class Enlisted(ABC):
         self._connection = connection
         self._clock = clock
         database, placeholders = self._speaks()
-        self.dialect = _dialect(database, schema)
+        self.dialect: Dialect = _dialect(database, schema)
         self._style = _style(placeholders)
 
     async def fetch(self, query: Query, **params: Any) -> list[Row]:

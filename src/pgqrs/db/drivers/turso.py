@@ -18,8 +18,8 @@ class TursoFile(SQLiteFile):
 
     library = "Turso"
     can_skip_sync = False
-    database_error = turso.Error
-    integrity_error = turso.IntegrityError
+    database_error: ClassVar[type[Exception]] = turso.Error
+    integrity_error: ClassVar[type[Exception]] = turso.IntegrityError
 
     def connect(self) -> Any:
         self.claim()

@@ -12,7 +12,7 @@ from pgqrs.engine.replay.task_factory import outside
 from pgqrs.engine.replay.unwinding import EngineSignal
 from pgqrs.errors import ConnectionFailed
 
-log = logging.getLogger("pgqrs.run")
+log: logging.Logger = logging.getLogger("pgqrs.run")
 
 
 class Progress:

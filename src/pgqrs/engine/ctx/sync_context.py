@@ -323,7 +323,7 @@ class SyncChild:
     def __init__(self, child: ChildRun, loop: asyncio.AbstractEventLoop) -> None:
         self._child = child
         self._loop = loop
-        self.run_id = child.run_id
+        self.run_id: int = child.run_id
 
     def result(self) -> Any:
         return awaited(self._child.result, self._child.run_pass, self._loop)

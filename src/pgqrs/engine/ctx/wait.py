@@ -69,7 +69,7 @@ class Waiter(Coroutine[Any, Any, Any]):
         self._ended_at = ended_at
         self._answer: WaitAnswer | None = None
         self._inner: Coroutine[Any, Any, Any] | None = None
-        self.is_begun = False
+        self.is_begun: bool = False
         run_pass.unawaited.add(place.step_id, self)
 
     async def replayed(self) -> WaitAnswer | None:

@@ -19,7 +19,7 @@ from pgqrs.retry import Backoff
 from pgqrs.shutdown_budgets import LAST_CALL_SECONDS
 from pgqrs.types import OutboxEvent
 
-log = logging.getLogger("pgqrs.outbox")
+log: logging.Logger = logging.getLogger("pgqrs.outbox")
 
 CONCURRENCY = 16
 MAX_ATTEMPTS = 20
@@ -56,7 +56,7 @@ class OutboxLoop:
         max_attempts: int = MAX_ATTEMPTS,
         deadline_seconds: float = DEADLINE_SECONDS,
     ) -> None:
-        self.source = source_of(config)
+        self.source: str = source_of(config)
         # Called when there may be room for another: the loop's bell.
         self.on_room: Callable[[], None] = lambda: None
         self.may_claim: Callable[[], bool] = lambda: True

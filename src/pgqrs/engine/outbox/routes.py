@@ -26,7 +26,7 @@ class Route:
 
     def __init__(self, publisher: Publisher, types: Sequence[str] = ("*",)) -> None:
         self.publisher = publisher
-        self.types = tuple(types)
+        self.types: tuple[str, ...] = tuple(types)
         self.in_flight = 0
         self._failures = 0
         self._rests_until = 0.0

@@ -14,7 +14,7 @@ from pgqrs.db.tables import messages, queues, workers
 from pgqrs.db.tables.messages import Fence, Lease, PriorityRange, Source
 from pgqrs.engine.queues.scan_hints import ScanHints
 
-log = logging.getLogger("pgqrs.queue")
+log: logging.Logger = logging.getLogger("pgqrs.queue")
 
 # A third of the default lease: a consumer whose last sign of life is older than a lease is not there.
 HEARTBEAT_SECONDS = 10.0
@@ -31,8 +31,8 @@ class LeaseHolder:
     ) -> None:
         self.db = db
         self.queue = queue
-        self.queue_id = queue_id
-        self.worker_id = worker_id
+        self.queue_id: int = queue_id
+        self.worker_id: int = worker_id
         # message id -> (token, when the lease ends on this process's monotonic clock)
         self._held: dict[int, tuple[int, float]] = {}
         self._registered = registered

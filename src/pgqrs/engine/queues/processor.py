@@ -28,7 +28,7 @@ from pgqrs.errors import ConnectionFailed, PermanentError, PgqrsError
 from pgqrs.retry import Backoff, RetryPolicy
 from pgqrs.shutdown_budgets import QUEUE_FAREWELL_SECONDS
 
-log = logging.getLogger("pgqrs.queue")
+log: logging.Logger = logging.getLogger("pgqrs.queue")
 _T = TypeVar("_T")
 
 # So much work is leased ahead of the handler: enough to be busy during a round trip, and little enough that no other

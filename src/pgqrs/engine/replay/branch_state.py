@@ -15,7 +15,9 @@ out what these wait for.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
+from typing import ClassVar
 
 
 class BranchState(Enum):
@@ -25,7 +27,7 @@ class BranchState(Enum):
     ENDED = "ended"
 
     # By identity, as Enum compares: its own hash is a Python function, which takes longer than all of `may_follow`.
-    __hash__ = object.__hash__
+    __hash__: ClassVar[Callable[[BranchState], int]] = object.__hash__
 
 
 # Out of PARKED and WAITING the way leads through RUNNING. Only a handler that makes tasks past the event loop's

@@ -31,7 +31,7 @@ class BranchTask(asyncio.Task[Any]):
     which a set of one run is ordered, and keeps the runs of a process apart in the set of all tasks.
     """
 
-    timed_out = False
+    timed_out: bool = False
     branch: Branch | None = None
 
     def __init__(self, coro: Coroutine[Any, Any, Any], *, of: Branch | None = None, **options: Any) -> None:

@@ -63,17 +63,17 @@ class Branch:
         self.path = path
         self.parent = parent
         self.counts: dict[str, int] = {}
-        self.ordinal = 0
-        self.children = 0
+        self.ordinal: int = 0
+        self.children: int = 0
         # Tasks of coroutines that `asyncio.as_completed` has not asked for yet, by the coroutines' ids.
         self.made: dict[int, asyncio.Future[Any]] = {}
         # True when chance has numbered it: see `_order_in_as_completed`.
         self.is_unordered = False
-        self.state = BranchState.RUNNING
+        self.state: BranchState = BranchState.RUNNING
         # How many waits it is in: threads that a plain handler starts by itself all wait in its own branch.
         self._waits = 0
         # Has it ever asked the context for something.
-        self.engaged = False
+        self.engaged: bool = False
         # The thread in which a part of a plain handler runs; None in an async one.
         self.thread: int | None = None
         # For how many threads of its branches a plain handler waits here.
@@ -193,14 +193,14 @@ class BranchSet:
 
     def __init__(self, changed: Callable[[], None], *, outwaited: Callable[[], None], is_async: bool) -> None:
         # Called when one of them has ended.
-        self.changed = changed
+        self.changed: Callable[[], None] = changed
         # Called when the time of an `asyncio.wait` for one of them is up.
-        self.outwaited = outwaited
+        self.outwaited: Callable[[], None] = outwaited
         self._is_async = is_async
         self.live: dict[Branch, None] = {}
         # Those that do not wait for the engine.
         self.stirring: dict[Branch, None] = {}
-        self.root = Branch("", self, None)
+        self.root: Branch = Branch("", self, None)
 
     @property
     def is_single(self) -> bool:

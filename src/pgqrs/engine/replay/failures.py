@@ -36,7 +36,7 @@ class Failures:
     def __init__(self, program: Program) -> None:
         self._program = program
         self.steps: list[FailedStep] = []
-        self.compensations = Compensations(around=handled_here())
+        self.compensations: Compensations = Compensations(around=handled_here())
 
     def error_text(self, error: BaseException) -> str:
         return record_of(error, program=self._program)

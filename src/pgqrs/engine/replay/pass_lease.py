@@ -17,13 +17,13 @@ class PassLease:
     def __init__(self, run_id: int, held: HeldLease, on_halt: Callable[[], None]) -> None:
         self._run_id = run_id
         # Asked before every step and every write: has the heartbeat renewed the lease in time?
-        self.held = held
+        self.held: HeldLease = held
         # Called once, when the pass is halted from within.
         self._on_halt = on_halt
         # Why the pass is over, when the handler was not asked.
         self.halted: PgqrsError | None = None
         # True when the worker gives its runs back: then a cancellation is the worker's.
-        self.handing_back = False
+        self.handing_back: bool = False
 
     def halt(self, error: PgqrsError) -> Halt:
         """The pass is over; the first reason stays. Raise what this gives."""

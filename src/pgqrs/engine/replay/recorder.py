@@ -26,7 +26,7 @@ from pgqrs.types import StepStatus
 
 T = TypeVar("T")
 
-log = logging.getLogger("pgqrs.run")
+log: logging.Logger = logging.getLogger("pgqrs.run")
 
 # Between two attempts to write something: each has asked the database for `retry_seconds` already.
 _AGAIN_SECONDS = 0.1

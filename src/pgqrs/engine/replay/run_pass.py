@@ -24,7 +24,7 @@ from pgqrs.db.tables.runs import RecordedStep, RunRow
 from pgqrs.engine.batching import Batcher
 from pgqrs.engine.definitions.handlers import Handler
 from pgqrs.engine.heartbeat import HeldLease
-from pgqrs.engine.instrumentation import hooks
+from pgqrs.engine.instrumentation import Meter, Tracer, hooks
 from pgqrs.engine.recorded_errors import Program
 from pgqrs.engine.replay import refusals
 from pgqrs.engine.replay.arrivals import told
@@ -90,38 +90,39 @@ class RunPass:
     def __init__(
         self, claim: Claim, handler: Handler, *, db: Driver, config: Config, committer: Committer, held: HeldLease
     ) -> None:
-        self.claim = claim
-        self.handler = handler
-        self.db = db
-        self.config = config
+        self.claim: Claim = claim
+        self.handler: Handler = handler
+        self.db: Driver = db
+        self.config: Config = config
         self._loop = committer.loop
         self._is_closed = False
         # True when the handler has returned or raised: what is left is the engine's.
-        self.is_done = False
+        self.is_done: bool = False
         # The task that executes it.
         self.task: asyncio.Task[Any] | None = None
         # Those of its children whose end is not recorded.
         self.open_children: set[int] = set()
         # How its children ended, asked for many at once.
         self.children: Batcher[int, RunRow | None] | None = None
-        self.meter, self.tracer = hooks.meter, hooks.tracer
+        self.meter: Meter | None = hooks.meter
+        self.tracer: Tracer | None = hooks.tracer
         # For measuring how long something takes: seconds since no particular time.
-        self.seconds = time.monotonic if db.clock.now() is None else self._clock_seconds
-        self.shutdown = PassShutdown(self, self._loop, patience=ABANDON_SECONDS)
-        self.lease = PassLease(claim.run_id, held, self.shutdown.on_halt)
-        self.branches = BranchSet(
+        self.seconds: Callable[[], float] = time.monotonic if db.clock.now() is None else self._clock_seconds
+        self.shutdown: PassShutdown = PassShutdown(self, self._loop, patience=ABANDON_SECONDS)
+        self.lease: PassLease = PassLease(claim.run_id, held, self.shutdown.on_halt)
+        self.branches: BranchSet = BranchSet(
             self._branches_changed, outwaited=partial(outwaited, self), is_async=handler.is_async
         )
-        self.root = self.branches.root
-        self.resting = Resting(self)
-        self.places = Places(claim.steps) if claim.steps else NOTHING_RECORDED
-        self.unawaited = UnawaitedCalls()
-        self.in_flight = InFlight(self.lease, self.resting.look)
-        self.order = ResultOrder(
+        self.root: Branch = self.branches.root
+        self.resting: Resting = Resting(self)
+        self.places: Places = Places(claim.steps) if claim.steps else NOTHING_RECORDED
+        self.unawaited: UnawaitedCalls = UnawaitedCalls()
+        self.in_flight: InFlight = InFlight(self.lease, self.resting.look)
+        self.order: ResultOrder = ResultOrder(
             claim.steps, self.branches, self._loop, self.resting.look, partial(uninterrupted, self)
         )
-        self.failures = Failures(Program.of(handler.function))
-        self.recorder = Recorder(
+        self.failures: Failures = Failures(Program.of(handler.function))
+        self.recorder: Recorder = Recorder(
             claim,
             handler.name,
             db=db,

@@ -13,7 +13,7 @@ from pgqrs.engine.replay.unwinding import Halt
 if TYPE_CHECKING:
     from pgqrs.engine.replay.run_pass import RunPass
 
-log = logging.getLogger("pgqrs.run")
+log: logging.Logger = logging.getLogger("pgqrs.run")
 
 
 class PassShutdown:

@@ -20,7 +20,7 @@ from pgqrs.types import RunStatus
 if TYPE_CHECKING:
     from pgqrs.engine.replay.run_pass import RunPass
 
-log = logging.getLogger("pgqrs.run")
+log: logging.Logger = logging.getLogger("pgqrs.run")
 
 # A task of the handler that has not used the context yet may be about to: it gets this long before the run is put to
 # rest without it. Longer waits belong into steps.
@@ -51,7 +51,7 @@ class Resting:
     """The waits of one pass, and whether they are all that is left of it."""
 
     def __init__(self, run_pass: RunPass) -> None:
-        self.suspended = False
+        self.suspended: bool = False
         self._run_pass = run_pass
         self._waits: dict[str, Wait] = {}
         self._blocked: dict[asyncio.Future[None], Branch] = {}

@@ -33,7 +33,7 @@ class Committer:
         # The queues in which a parent, or a dead letter, may have become due by what is committed here.
         self._served = served
         # Asked once: on older Pythons asking for the loop asks the operating system for the process's id each time.
-        self.loop = asyncio.get_running_loop()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._meter = hooks.meter
         self._gathered: list[_Item] = []
         self._task: asyncio.Task[None] | None = None

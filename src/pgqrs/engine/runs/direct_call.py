@@ -40,7 +40,7 @@ from pgqrs.serialization import decode, naming
 from pgqrs.shutdown_budgets import DIRECT_CALL_FAREWELL_SECONDS
 from pgqrs.types import ENDED, RunStatus
 
-log = logging.getLogger("pgqrs.run")
+log: logging.Logger = logging.getLogger("pgqrs.run")
 
 # How many children one call executes at the same time, as a worker does by default.
 _MOST_CHILDREN = 10
@@ -68,7 +68,7 @@ class DirectCall:
         self._passes: dict[int, _Pass] = {}
         self._leased: set[int] = set()
         # True once the run is known to have ended.
-        self.has_ended = False
+        self.has_ended: bool = False
         db.hints.watchers.append(self._heartbeat.heard)
 
     async def result_of(

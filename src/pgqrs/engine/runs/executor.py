@@ -31,7 +31,7 @@ from pgqrs.retry import RetryPolicy
 from pgqrs.serialization import encode, naming
 from pgqrs.types import RunStatus
 
-log = logging.getLogger("pgqrs.run")
+log: logging.Logger = logging.getLogger("pgqrs.run")
 
 
 class Executor:

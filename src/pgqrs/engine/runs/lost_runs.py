@@ -12,7 +12,7 @@ from pgqrs.db.tables import runs
 from pgqrs.engine.instrumentation import hooks
 from pgqrs.serialization import encode
 
-log = logging.getLogger("pgqrs.worker")
+log: logging.Logger = logging.getLogger("pgqrs.worker")
 
 # How often a worker looks for lost runs. Far apart: it is a clean-up.
 _EVERY_SECONDS = 1.0

@@ -26,8 +26,8 @@ class ServedWorkflows:
         found: Iterable[WorkflowRow],
         prefixes: Sequence[str],
     ) -> None:
-        self.prefixes = tuple(prefixes)
-        self.handlers = dict(handlers)
+        self.prefixes: tuple[str, ...] = tuple(prefixes)
+        self.handlers: dict[str, Handler] = dict(handlers)
         self._db = db
         self._config = config
         self._workflows = {each.workflow_id: each for each in found}

@@ -28,7 +28,7 @@ from pgqrs.engine.runs.slots import Slots
 from pgqrs.errors import PgqrsError
 from pgqrs.types import RunStatus
 
-log = logging.getLogger("pgqrs.worker")
+log: logging.Logger = logging.getLogger("pgqrs.worker")
 
 _BACK = Suspended(RunStatus.PENDING)
 

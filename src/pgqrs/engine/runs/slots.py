@@ -13,7 +13,7 @@ from pgqrs.db.runs.claims import Claim
 from pgqrs.engine.heartbeat import HeldLease
 from pgqrs.engine.instrumentation import hooks
 
-log = logging.getLogger("pgqrs.worker")
+log: logging.Logger = logging.getLogger("pgqrs.worker")
 
 # A worker holds ahead what it is going to begin within this time at its present pace. So a quick one leases in
 # large batches and never waits for them, and a slow one leaves to others what it cannot begin itself.

@@ -42,7 +42,7 @@ from pgqrs.errors import (
 )
 from pgqrs.retry import Backoff
 
-log = logging.getLogger("pgqrs.worker")
+log: logging.Logger = logging.getLogger("pgqrs.worker")
 
 # An idle worker tries to lease, and cleans up, once in this many poll intervals: with what it asks in between it
 # stays below one query a second.

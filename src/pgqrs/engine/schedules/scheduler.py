@@ -21,7 +21,7 @@ from pgqrs.engine.schedules.cadence import Cadence
 from pgqrs.errors import ConfigError, ConnectionFailed
 from pgqrs.types import Schedule
 
-log = logging.getLogger("pgqrs.scheduler")
+log: logging.Logger = logging.getLogger("pgqrs.scheduler")
 
 # What a turn fires at most, so that a loop that is told to stop does.
 MOST_PER_TURN = 100

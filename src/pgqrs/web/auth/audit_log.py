@@ -12,7 +12,7 @@ from pgqrs.errors import ConnectionFailed, PgqrsError, code_of
 from pgqrs.web.auth.access import Caller, where
 from pgqrs.web.problems import Problem
 
-audit = logging.getLogger("pgqrs.audit")
+audit: logging.Logger = logging.getLogger("pgqrs.audit")
 
 
 def tell_change(request: Request, caller: Caller, outcome: str = "") -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from pgqrs.errors import ConfigError
 from pgqrs.web.auth.private_file import Mark, locked, mark_of, read_private, replace_private
 
-log = logging.getLogger("pgqrs.web")
+log: logging.Logger = logging.getLogger("pgqrs.web")
 
 SESSION_SECONDS = 12 * 3600
 # Of one token; the oldest goes. A token that logs in without end would fill the disk.

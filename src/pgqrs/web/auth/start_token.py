@@ -22,8 +22,8 @@ class StartToken:
     """One token that may do everything, for callers on this machine (`guard.py` looks at where they are)."""
 
     def __init__(self, token: str | None = None) -> None:
-        self.token = token or secrets.token_urlsafe(32)
-        self.sessions = Sessions()
+        self.token: str = token or secrets.token_urlsafe(32)
+        self.sessions: Sessions = Sessions()
         self._hash = hash_of(self.token)
 
     def check(self, token: str, *, where: str = "?") -> Caller | None:

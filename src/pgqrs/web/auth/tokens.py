@@ -48,7 +48,7 @@ class Tokens:
     """The tokens of a file, read again when it has changed: a revoked token is refused immediately."""
 
     def __init__(self, path: str | Path, *, now: Callable[[], float] = time.time) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self._now = now
         self._read: Mark | None = None
         self._known: tuple[Token, ...] = ()

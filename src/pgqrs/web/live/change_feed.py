@@ -18,7 +18,7 @@ from pgqrs.web.live.busy import Busy
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
 
-log = logging.getLogger("pgqrs.web")
+log: logging.Logger = logging.getLogger("pgqrs.web")
 
 # A change is to be on screen within a second; sooner than 250 ms nobody could read it.
 LOOK_EVERY_SECONDS = 0.4
@@ -53,7 +53,7 @@ class ChangeFeed:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.pages = Busy()
+        self.pages: Busy = Busy()
         # Ids of hints are good for this process only.
         self._epoch = secrets.token_hex(4)
         self._kept: deque[tuple[int, Hint]] = deque(maxlen=MOST_KEPT)
@@ -63,7 +63,7 @@ class ChangeFeed:
         self._listeners = 0
         self._task: asyncio.Task[None] | None = None
         self._seen = _Seen()
-        self.closed = False
+        self.closed: bool = False
 
     @property
     def listeners(self) -> int:

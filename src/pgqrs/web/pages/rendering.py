@@ -65,9 +65,9 @@ class Frame:
 
     def __init__(self, request: Request, caller: Caller | None = None, access: Access | None = None) -> None:
         self.root: str = request.scope.get("root_path", "").rstrip("/")
-        self.path = request.url.path.removeprefix(self.root) or "/"
-        self.address = self.path + (f"?{request.url.query}" if request.url.query else "")
-        self.done = DONE.get(request.query_params.get("done", ""))
+        self.path: str = request.url.path.removeprefix(self.root) or "/"
+        self.address: str = self.path + (f"?{request.url.query}" if request.url.query else "")
+        self.done: str | None = DONE.get(request.query_params.get("done", ""))
         self._request = request
         self._caller = caller
         self._access = access

@@ -25,7 +25,7 @@ from typing import Any, cast
 from pgqrs.web.auth.proxies import address_of
 from pgqrs.web.server.exchange import ANSWER_SECONDS, CONNECTION
 
-log = logging.getLogger("pgqrs.web")
+log: logging.Logger = logging.getLogger("pgqrs.web")
 
 MOST_CONNECTIONS = 500
 # Half: however many one address opens, as many are left for all others. Proxies that are named have no share.

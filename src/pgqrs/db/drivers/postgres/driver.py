@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 import asyncpg
 
 from pgqrs import faults
+from pgqrs.audit import AuditPolicy
 from pgqrs.clock import Clock
 from pgqrs.config import Config
 from pgqrs.db.database import Database, Kind, Row, WorkFailed
@@ -31,7 +32,7 @@ from pgqrs.shutdown_budgets import POOL_CLOSE_SECONDS
 from pgqrs.tasks import detached
 
 T = TypeVar("T")
-log = logging.getLogger("pgqrs.db")
+log: logging.Logger = logging.getLogger("pgqrs.db")
 
 _RETRY = Backoff(base=0.05, cap=2.0)
 
@@ -44,15 +45,15 @@ class PostgresDriver:
 
     def __init__(self, config: Config, clock: Clock) -> None:
         self.clock = clock
-        self.dialect = Dialect("postgres", config.schema)
-        self.audit_policy = config.audit_policy
-        self.hints = Hints()
+        self.dialect: Dialect = Dialect("postgres", config.schema)
+        self.audit_policy: AuditPolicy = config.audit_policy
+        self.hints: Hints = Hints()
         self._config = config
         self._owner = Owner()
         self._lineage = TimelineWatch()
         self._loop = asyncio.get_running_loop()
         # A pooler in transaction mode keeps no setting and no prepared statement for us.
-        self.pooled = config.statement_cache_size == 0
+        self.pooled: bool = config.statement_cache_size == 0
         self._pool: ConnectionPool
         self._settings: SessionSettings
         self._closed = False

@@ -19,7 +19,7 @@ from pgqrs.tasks import detached
 if TYPE_CHECKING:
     from pgqrs.db.drivers.postgres.driver import PostgresDriver
 
-log = logging.getLogger("pgqrs.db")
+log: logging.Logger = logging.getLogger("pgqrs.db")
 
 # A hint that a crash loses is no loss: it need not wait for the disk.
 _NOTIFY = Query("notify", "select set_config('synchronous_commit', 'off', true), pg_notify(:channel, :payload)")

@@ -57,10 +57,10 @@ class SessionSettings:
         self._dsn = dsn
         self._pooled = pooled
         self._usual: tuple[str, ...] | None = None
-        self.at_start = {} if pooled else {**PINS, "application_name": "pgqrs"}
-        self.begin = "begin isolation level read committed; " + _set("set local") if pooled else "begin"
+        self.at_start: dict[str, str] = {} if pooled else {**PINS, "application_name": "pgqrs"}
+        self.begin: str = "begin isolation level read committed; " + _set("set local") if pooled else "begin"
         # For the session, too, if it is ours: a `set` of the user's would outlast the transaction otherwise.
-        self.take_back = _DUE + _set("set local" if pooled else "set")
+        self.take_back: str = _DUE + _set("set local" if pooled else "set")
 
     async def hand_over(self, connection: Any) -> None:
         """The server's usual settings, as any other client with this DSN has them, until the transaction ends."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import asyncpg
 
-log = logging.getLogger("pgqrs.db")
+log: logging.Logger = logging.getLogger("pgqrs.db")
 
 # The first eight digits of the name of the log file that is being written; a standby writes none.
 _TIMELINE = """

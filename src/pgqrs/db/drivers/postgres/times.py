@@ -44,7 +44,7 @@ class TimeSafeConnection(asyncpg.Connection):
 
     async def read_every_time(self) -> None:
         """Set the codec; asks the server nothing. As tuples it is no slower than asyncpg's own."""
-        self.times = Times()
+        self.times: Times = Times()
         await self.set_type_codec(
             "timestamptz", schema="pg_catalog", encoder=encode_time, decoder=self.times.decode, format="tuple"
         )

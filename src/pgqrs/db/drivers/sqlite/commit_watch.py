@@ -9,7 +9,7 @@ from typing import Any
 
 from pgqrs.db.hints import Hints
 
-log = logging.getLogger("pgqrs.db")
+log: logging.Logger = logging.getLogger("pgqrs.db")
 
 # A message of another process is to be seen within 100 ms. The pragma reads a few bytes of shared memory
 # (some 3 microseconds), so 25 looks a second cost nothing that can be measured.

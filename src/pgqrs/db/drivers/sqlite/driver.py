@@ -27,7 +27,7 @@ from pgqrs.db.queries import Query
 from pgqrs.errors import ConnectionFailed, copy_of
 
 T = TypeVar("T")
-log = logging.getLogger("pgqrs.db")
+log: logging.Logger = logging.getLogger("pgqrs.db")
 # One commit takes what has gathered, but no more than this: beyond it the first caller waits for the last.
 MOST_UNITS_PER_COMMIT = 500
 MOST_SECONDS_PER_COMMIT = 0.02
@@ -47,7 +47,7 @@ class SQLiteDriver:
     _hints_by_file: ClassVar[WeakValueDictionary[str, Hints]] = WeakValueDictionary()
 
     def __init__(self, path: str, clock: Clock, audit_policy: AuditPolicy) -> None:
-        self.file = self.file_class(path)
+        self.file: SQLiteFile = self.file_class(path)
         self.clock = clock
         self.audit_policy = audit_policy
         self._owner = Owner()
@@ -60,7 +60,7 @@ class SQLiteDriver:
         # The writer's own: what it has taken in this turn, and whether it was told to end.
         self._taken: list[Job] = []
         self._is_stopping = False
-        self.hints = Hints() if self.file.in_memory else self._shared_hints(self.file.real_path)
+        self.hints: Hints = Hints() if self.file.in_memory else self._shared_hints(self.file.real_path)
         self._watcher = DataVersionWatcher(self.file.connect, self.hints)
         if self.several_processes and not self.file.in_memory:
             self.hints.listeners.append(self._watcher.look)

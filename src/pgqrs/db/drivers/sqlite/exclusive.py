@@ -9,7 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
+from pgqrs.audit import AuditPolicy
 from pgqrs.db.database import Database, Kind, Row, drive
+from pgqrs.db.dialect import Dialect
 from pgqrs.db.drivers.sqlite.driver import SQLiteDriver, _commit
 from pgqrs.db.drivers.sqlite.session import SqliteSession, read_any_text
 from pgqrs.db.queries import Query
@@ -29,8 +31,8 @@ class ExclusiveSession:
         self._driver = driver
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pgqrs-frozen")
         self._connection: Any = None
-        self.dialect = driver.dialect
-        self.audit_policy = driver.audit_policy
+        self.dialect: Dialect = driver.dialect
+        self.audit_policy: AuditPolicy = driver.audit_policy
         self.retried = False
 
     async def begin(self, *, writes: bool) -> None:

@@ -17,7 +17,7 @@ from pgqrs.db.upkeep import promotion_seal
 from pgqrs.errors import ConnectionFailed, PgqrsError
 
 T = TypeVar("T")
-log = logging.getLogger("pgqrs.db")
+log: logging.Logger = logging.getLogger("pgqrs.db")
 
 # Another process may hold the file for as long as its own commits take; past this something is wrong there.
 BUSY_SECONDS = 60.0
@@ -49,9 +49,9 @@ class SQLiteFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.in_memory = path == ":memory:"
+        self.in_memory: bool = path == ":memory:"
         # SQLite keeps the log beside the file itself, not beside a link to it.
-        self.real_path = os.path.realpath(path)
+        self.real_path: str = os.path.realpath(path)
         self._inodes: dict[str, int] = {}
         self._log_is_large = False
 
