@@ -27,7 +27,7 @@ async def consumer(store, producer):
 def lose_reply(monkeypatch):
     """Arms one loss: the named statement is carried out, and then the connection breaks."""
     armed: list[str] = []
-    fetch = driver.Session.fetch
+    fetch = driver.PostgresSession.fetch
 
     async def losing(self, query, **params):
         rows = await fetch(self, query, **params)
@@ -36,7 +36,7 @@ def lose_reply(monkeypatch):
             raise ConnectionResetError("the reply was lost")
         return rows
 
-    monkeypatch.setattr(driver.Session, "fetch", losing)
+    monkeypatch.setattr(driver.PostgresSession, "fetch", losing)
     yield armed.append
     assert not armed, f"nobody ran {armed}: no reply was lost, so nothing was tested"
 
@@ -186,7 +186,7 @@ async def test_a_deadlock_is_tried_again(store, monkeypatch):
     import asyncpg
 
     calls = []
-    fetch = driver.Session.fetch
+    fetch = driver.PostgresSession.fetch
 
     async def deadlocking(self, query, **params):
         calls.append(query.name)
@@ -194,7 +194,7 @@ async def test_a_deadlock_is_tried_again(store, monkeypatch):
             raise asyncpg.DeadlockDetectedError("deadlock detected")
         return await fetch(self, query, **params)
 
-    monkeypatch.setattr(driver.Session, "fetch", deadlocking)
+    monkeypatch.setattr(driver.PostgresSession, "fetch", deadlocking)
     await store.create_queue("tasks")
 
     assert "tasks" in await pgqrs.admin(store).queues()
@@ -209,7 +209,7 @@ async def test_a_database_that_stays_away_is_reported_within_the_time_given(monk
         raise ConnectionRefusedError("nobody there")
 
     with monkeypatch.context() as patch, pytest.raises(pgqrs.ConnectionFailed, match="nobody there"):
-        patch.setattr(driver.Session, "fetch", broken)
+        patch.setattr(driver.PostgresSession, "fetch", broken)
         await pgqrs.admin(store).queues()
 
 

@@ -25,8 +25,8 @@ def lose_reply(monkeypatch):
 
         return call
 
-    monkeypatch.setattr(driver.Session, "fetch", losing(driver.Session.fetch))
-    monkeypatch.setattr(driver.Session, "execute", losing(driver.Session.execute))
+    monkeypatch.setattr(driver.PostgresSession, "fetch", losing(driver.PostgresSession.fetch))
+    monkeypatch.setattr(driver.PostgresSession, "execute", losing(driver.PostgresSession.execute))
     yield armed.append
     assert armed == []
 
