@@ -19,7 +19,9 @@ from typing import Any
 
 from pgqrs import blocking
 from pgqrs.api import connect, workflow
-from pgqrs.api.workflow import DecoratedWorkflow, RunPage
+from pgqrs.api.workflow import DecoratedWorkflow
+from pgqrs.api.workflow_options import DecoratorOptions
+from pgqrs.api.workflow_verbs import RunPage
 from tools.docs.api import HIDDEN
 
 STUB = Path(blocking.__file__).with_suffix(".pyi")
@@ -84,7 +86,7 @@ def stub() -> str:
         "Any": "from typing import Any",
         "Coroutine": "from collections.abc import Coroutine",
         "AsyncDecoratedWorkflow": f"from {workflow.__name__} import DecoratedWorkflow as AsyncDecoratedWorkflow",
-        "DecoratorOptions": f"from {workflow.__name__} import DecoratorOptions",
+        "DecoratorOptions": f"from {DecoratorOptions.__module__} import DecoratorOptions",
         "P": f"from {workflow.__name__} import P",
         "R": f"from {workflow.__name__} import R",
         "Self": "from typing import Self",
@@ -163,11 +165,12 @@ def _attributes(own: ast.ClassDef, needed: dict[str, str], module: str) -> Itera
 
 
 def _members(cls: type) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, str]]:
-    """Public functions of the class, and of bases that the stub does not have."""
+    """Public functions of the class, and of bases that it does not inherit from in the stub."""
     hidden = _SKIPPED.get(cls.__name__, "").split()
     seen: set[str] = set()
+    inherited = {base for each in CLASSES if each is not cls and issubclass(cls, each) for base in each.__mro__}
     for base in cls.__mro__:
-        if base is not cls and (base in CLASSES or not base.__module__.startswith("pgqrs.")):
+        if base in inherited or not base.__module__.startswith("pgqrs."):
             continue
         node = next(
             each

@@ -49,10 +49,11 @@ from pgqrs.api.worker import WorkerBuilder as _WorkerBuilder
 from pgqrs.api.worker import consumer as _consumer
 from pgqrs.api.worker import poll_all as _poll_all
 from pgqrs.api.worker import worker as _worker
-from pgqrs.api.workflow import RunPage, discover_workflows
 from pgqrs.api.workflow import Workflow as _Workflow
+from pgqrs.api.workflow import discover_workflows
 from pgqrs.api.workflow import workflow as _workflow
 from pgqrs.api.workflow import workflow as workflow_decorator
+from pgqrs.api.workflow_verbs import RunPage
 from pgqrs.config import Config
 from pgqrs.engine.outbox.publishers.signature import verify_signature
 

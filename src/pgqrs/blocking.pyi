@@ -15,9 +15,10 @@ from pgqrs.api.steps import step as step
 from pgqrs.api.trigger import Given_co, TriggerOptions
 from pgqrs.api.using import using as using
 from pgqrs.api.workflow import DecoratedWorkflow as AsyncDecoratedWorkflow
-from pgqrs.api.workflow import DecoratorOptions, P, R
+from pgqrs.api.workflow import P, R
 from pgqrs.api.workflow import discover_workflows as discover_workflows
 from pgqrs.api.workflow import workflow as workflow_decorator
+from pgqrs.api.workflow_options import DecoratorOptions
 from pgqrs.clock import Clock
 from pgqrs.config import Config, Settings
 from pgqrs.db.upkeep.promotion import Progress

@@ -369,7 +369,7 @@ if TYPE_CHECKING:
     from pgqrs.api.workflow import AsyncWorkflow as AsyncWorkflow
     from pgqrs.api.workflow import DecoratedWorkflow as DecoratedWorkflow
     from pgqrs.api.workflow import PlainWorkflow as PlainWorkflow
-    from pgqrs.api.workflow import RunPage as RunPage
+    from pgqrs.api.workflow_verbs import RunPage as RunPage
     from pgqrs.clock import Clock as Clock
     from pgqrs.clock import DatabaseClock as DatabaseClock
     from pgqrs.db.database import Transaction as Transaction
@@ -397,7 +397,7 @@ _GIVEN = {
     "AsyncWorkflow": "api.workflow",
     "DecoratedWorkflow": "api.workflow",
     "PlainWorkflow": "api.workflow",
-    "RunPage": "api.workflow",
+    "RunPage": "api.workflow_verbs",
     "Clock": "clock",
     "DatabaseClock": "clock",
     "Transaction": "db.database",

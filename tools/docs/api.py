@@ -49,7 +49,7 @@ GIVEN = {
 MODULES = (pgqrs, types, reports, errors)
 
 
-# A base that has an entry of its own is not told again.
+# A base that has an entry of its own is not told again, nor are the bases of that one.
 _SHOWN = {pgqrs.Workflow}
 # Public for the layers above, and not for users.
 HIDDEN = {
@@ -149,7 +149,8 @@ def _members(cls: type) -> Iterator[str]:
 def _public(cls: type) -> Iterator[str]:
     """In the order of their definition, those of the base classes of ours last."""
     seen = set(HIDDEN.get(cls.__name__, "").split())
-    bases = [each for each in cls.__mro__ if each.__module__.startswith("pgqrs") and each not in _SHOWN - {cls}]
+    shown = {base for each in _SHOWN - {cls} for base in each.__mro__}
+    bases = [each for each in cls.__mro__ if each.__module__.startswith("pgqrs") and each not in shown]
     for each in bases:
         for name in vars(each):
             if not name.startswith("_") and name not in seen:

@@ -7,34 +7,25 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Protocol, Self, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Protocol, Self, Unpack, overload
 
-from pgqrs.api.arguments import check_function, check_texts, checked_run_id, checked_whole, in_order, unknown_option
-from pgqrs.api.operations.metrics import workflow_metrics
-from pgqrs.api.operations.search import events_of, rows_of, steps_of, wanted_by
-from pgqrs.api.run import Run
+from pgqrs.api.arguments import check_function
 from pgqrs.api.schedules import check_declared
 from pgqrs.api.steps import AnyValue
 from pgqrs.api.trigger import OPTION_NAMES, Trigger, TriggerOptions
-from pgqrs.db.driver import Driver
-from pgqrs.db.hints import OUTBOX
-from pgqrs.db.runs import transitions
-from pgqrs.db.tables import runs, workflows
+from pgqrs.api.workflow_options import DecoratorOptions, checked_options
+from pgqrs.api.workflow_verbs import WorkflowVerbs
 from pgqrs.engine.definitions.binding import Signature
 from pgqrs.engine.definitions.handlers import Handler, WorkflowOptions, served
 from pgqrs.engine.definitions.handlers import decorated as _known
 from pgqrs.engine.definitions.signature import declare
-from pgqrs.errors import ConfigError, RunNotFound
-from pgqrs.reports import WorkflowMetrics
-from pgqrs.retry import RetryPolicy, checked_policy
-from pgqrs.serialization import Encoded, encode, naming
-from pgqrs.text.durations import checked_seconds
-from pgqrs.text.names import checked_name, checked_step_name
-from pgqrs.types import Event, Result_co, Returning, Step
+from pgqrs.errors import ConfigError
+from pgqrs.serialization import Encoded
+from pgqrs.text.names import checked_name
+from pgqrs.types import Result_co, Returning
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, TypeVar
@@ -81,21 +72,10 @@ def workflow(name: Any = None, **options: Unpack[DecoratorOptions]) -> Any:
         return name
     if callable(name):
         return _decorated(name, checked_name("workflow", name.__name__), options=WorkflowOptions())
-    checked = _checked_options(name, **options)
+    checked = checked_options(name, **options)
     if name is None:
         return lambda function: _decorated(function, checked_name("workflow", function.__name__), options=checked)
     return Workflow(name, options=checked)
-
-
-class DecoratorOptions(TypedDict, total=False):
-    """`concurrency` is how many runs of it one worker executes at once; `dead_letter` names the workflow that gets a
-    run when one of this one's fails."""
-
-    retry: RetryPolicy | None
-    lease_seconds: float | timedelta | None
-    concurrency: int | None
-    dead_letter: str | None
-    schedule: str | timedelta | datetime | Mapping[str, Any] | None
 
 
 class Decorating(Protocol):
@@ -118,32 +98,7 @@ class Decorating(Protocol):
     def __call__(self, function: Any, /) -> Any: ...
 
 
-def _checked_options(
-    name: str | None,
-    *,
-    retry: RetryPolicy | None = None,
-    lease_seconds: float | timedelta | None = None,
-    concurrency: int | None = None,
-    dead_letter: str | None = None,
-    schedule: Any = None,
-    **unknown: Any,
-) -> WorkflowOptions:
-    if unknown:
-        raise unknown_option("workflow", unknown, ("name", *DecoratorOptions.__annotations__), named_by="name")
-    if dead_letter is not None and checked_name("workflow", dead_letter) == name:
-        raise ConfigError(f"workflow {name!r} cannot be its own dead letter", hint="name another one")
-    if schedule is not None:
-        check_declared(name or "it", schedule)
-    return WorkflowOptions(
-        retry=checked_policy("workflow", retry),
-        lease_seconds=None if lease_seconds is None else checked_seconds(lease_seconds, "lease_seconds", least=1),
-        concurrency=None if concurrency is None else checked_whole("concurrency", concurrency, least=1, most=10_000),
-        dead_letter=dead_letter,
-        schedule=schedule,
-    )
-
-
-class Workflow(Returning[Result_co]):
+class Workflow(WorkflowVerbs[Result_co], Returning[Result_co]):
     """A workflow by its name, with every verb. Called with a function it is a decorator: `@workflow("zip_files")`."""
 
     def __init__(self, name: str, *, options: WorkflowOptions | None = None) -> None:
@@ -170,6 +125,10 @@ class Workflow(Returning[Result_co]):
     @property
     def handler(self) -> Handler | None:
         return _known.get(self.name) or served.get(self.name)
+
+    @property
+    def _returns(self) -> Any:
+        return self.handler.returns if self.handler else Any
 
     @property
     def signature(self) -> Signature | None:
@@ -206,146 +165,8 @@ class Workflow(Returning[Result_co]):
         keys = tuple(idempotency_keys)
         return Trigger(self, list(params), keys, many=True, require_worker=require_worker, **options)
 
-    @in_order
-    async def get_run(self, run_id: int, store: Store) -> Run[Result_co]:
-        row = await runs.get(await store.ready(), checked_run_id(run_id))
-        if row.workflow != self.name:
-            raise RunNotFound(run_id, workflow=row.workflow)
-        return Run(row, store, returns=self.handler.returns if self.handler else Any)
-
-    @in_order
-    async def runs(
-        self, store: Store, *, limit: int = 50, cursor: str | None = None, **fields: Any
-    ) -> RunPage[Result_co]:
-        """Newest first; `fields` are those of RunFilter (status, attributes ...); `page.next_cursor` leads on."""
-        wanted = wanted_by(None, {**fields, "workflow": self.name})
-        rows, next_cursor = await rows_of(store, wanted, limit=limit, cursor=cursor)
-        returns = self.handler.returns if self.handler else Any
-        page: RunPage[Result_co] = RunPage(Run(row, store, returns=returns) for row in rows)
-        page.next_cursor = next_cursor
-        return page
-
-    @in_order
-    async def events(self, run_id: int, store: Store, *, limit: int = 100, after: int = 0) -> list[Event]:
-        """What happened to it, oldest first; the last one's `event_id` as `after` pages on."""
-        await self._ours(run_id, store)
-        return await events_of(store, run_id, limit=limit, after=after)
-
-    @in_order
-    async def metrics(self, store: Store, *, window: timedelta | float = timedelta(hours=1)) -> WorkflowMetrics:
-        """Counts, success rate, durations and waits of its runs, and its queue; over the last `window`."""
-        return await workflow_metrics(self.name, store, window=window)
-
-    @in_order
-    async def steps(self, run_id: int, store: Store) -> list[Step]:
-        """What is on record of a run's steps, in the order in which they were recorded."""
-        await self._ours(run_id, store)
-        return await steps_of(store, run_id)
-
-    @in_order
-    async def cancel(self, run_id: int, store: Store, *, reason: str | None = None, actor: str | None = None) -> None:
-        """Ends it, and its children; whoever executes it can write nothing from now on. Only `restart` undoes it."""
-        db = await self._ours(run_id, store, reason=reason, actor=actor)
-        cancelled = await transitions.cancel(db, run_id, reason=reason, actor=actor)
-        await self._wake(db, about=cancelled)
-
-    @in_order
-    async def pause(self, run_id: int, store: Store, *, reason: str = "resume", actor: str | None = None) -> None:
-        db = await self._ours(run_id, store, reason=reason, actor=actor)
-        await transitions.pause(db, run_id, reason=reason, actor=actor)
-        await self._wake(db, about=[run_id])
-
-    @in_order
-    async def resume(
-        self, run_id: int, store: Store, *, step: str | None = None, data: Any = None, actor: str | None = None
-    ) -> None:
-        """A paused run goes on at once; with `step`, `data` becomes what that step returns."""
-        text = encode(data, max_bytes=store.config.max_payload_bytes)
-        db = await self._ours(run_id, store, step=step, actor=actor)
-        await transitions.resume(db, run_id, step_id=step, output=text, actor=actor)
-        await self._wake(db)
-
-    @in_order
-    async def signal(
-        self, run_id: int, store: Store, name: str, payload: Any = None, *, actor: str | None = None
-    ) -> None:
-        """Sends the run a signal: `ctx.wait_for(name)` gets it, whether it waits already or not."""
-        with naming(f"the payload of signal {name!r}"):
-            text = encode(payload, max_bytes=store.config.max_payload_bytes)
-        db = await self._ours(run_id, store, actor=actor)
-        await transitions.signal(db, run_id, name=checked_step_name(name), payload=text, actor=actor)
-        await self._wake(db)
-
-    @in_order
-    async def restart(self, run_id: int, store: Store, *, actor: str | None = None) -> None:
-        """Continue a run that failed, was cancelled or lost its worker: only the steps that made it fail run again.
-
-        Recorded results, errors that the handler caught and the time of a sleep stay as they are. Runs in any other
-        state raise InvalidTransition, so of several calls one restarts the run.
-        """
-        db = await self._ours(run_id, store, actor=actor)
-        await transitions.restart(db, run_id, actor=actor, request=uuid.uuid4().hex)
-        await self._wake(db, about=[run_id])
-
-    @in_order
-    async def retry_children(self, run_id: int, store: Store, *, actor: str | None = None) -> list[int]:
-        """Restart a failed run together with the failed or cancelled children that it failed because of.
-
-        Children that failed because of children of their own are healed the same way. Children that have succeeded in
-        the meantime are not run again. Returns the ids of the runs that were restarted, this one first.
-        """
-        db = await self._ours(run_id, store, actor=actor)
-        restarted = await transitions.retry_children(db, run_id, actor=actor, request=uuid.uuid4().hex)
-        db.hints.announce(await transitions.queues_of(db, restarted))
-        await self._wake(db, about=restarted)
-        return restarted
-
-    @in_order
-    async def reset(
-        self, run_id: int, store: Store, *, from_step: str | None = None, actor: str | None = None
-    ) -> None:
-        """From the start, or from the named step on."""
-        db = await self._ours(run_id, store, from_step=from_step, actor=actor)
-        await transitions.reset(db, run_id, from_step=from_step, actor=actor)
-        await self._wake(db, about=[run_id])
-
-    @in_order
-    async def delete(self, run_id: int, store: Store, *, reason: str | None = None, actor: str | None = None) -> None:
-        """Out of lists and nobody's to run; its idempotency key is free. Kept until retention removes it.
-
-        Whoever executes it can write nothing from now on; its children go on (`cancel` ends those too).
-        """
-        db = await self._ours(run_id, store, reason=reason, actor=actor)
-        await transitions.delete(db, run_id, reason=reason, actor=actor)
-        await self._wake(db, about=[run_id])
-
-    @in_order
-    async def restore(self, run_id: int, store: Store, *, actor: str | None = None) -> None:
-        """Takes `delete` back; what was under way goes on."""
-        db = await self._ours(run_id, store, actor=actor)
-        await transitions.restore(db, run_id, actor=actor)
-        await self._wake(db)
-
-    async def _ours(self, run_id: int, store: Store, **texts: str | None) -> Driver:
-        """The database, if the run is one of this workflow, and the texts can be stored."""
-        check_texts(**texts)
-        db = await store.ready()
-        if (found := await runs.workflow_of(db, checked_run_id(run_id))) != self.name:
-            raise RunNotFound(run_id, workflow=found)
-        return db
-
-    async def _wake(self, db: Driver, *, about: Iterable[int] = ()) -> None:
-        topics = [(await workflows.get(db, self.name)).queue_id, *(-run_id for run_id in about)]
-        db.hints.announce([*topics, OUTBOX] if db.audit_policy.published else topics)
-
     def __repr__(self) -> str:
         return f"<Workflow {self.name}>"
-
-
-class RunPage(list[Run[Result_co]]):
-    """A page of runs."""
-
-    next_cursor: str | None = None
 
 
 class DecoratedWorkflow(Workflow[Result_co], Generic[P, Result_co]):

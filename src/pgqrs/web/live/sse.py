@@ -45,10 +45,10 @@ async def stream(asked: RequestContext) -> Response:
         return Response(headers=headers)
     after = asked.request.headers.get("last-event-id") or asked.query.last_event_id
     share = asked.request.app.state.stream_share
-    return _Stream(watcher, _lines(asked, watcher, after), share, asked.actor, headers)
+    return _ChangeStream(watcher, _lines(asked, watcher, after), share, asked.actor, headers)
 
 
-class _Stream(Streamed):
+class _ChangeStream(Streamed):
     """Counts among the listeners exactly as long as its connection lasts."""
 
     def __init__(self, watcher: ChangeFeed, *given: Any) -> None:
