@@ -85,11 +85,8 @@ def crash_everywhere(
         report = Report(handler.name, expected.outcome.text())
         if expected.parked:
             raise DoesNotSurvive(expected.parked, report)
-        cases = [Case(mode, boundary) for mode in modes for boundary in expected.during]
-        if only:
-            wanted = Case.of(only)
-            cases = [wanted]
-        for case in cases:
+        every = [Case(mode, boundary) for mode in modes for boundary in expected.during]
+        for case in [Case.of(only)] if only else every:
             report.trials.append(_tried(trial, case, expected, folder))
             if len(report.failures) == _MOST_FAILURES:
                 break

@@ -72,17 +72,7 @@ def app(
     table = endpoints(dashboard=dashboard)
     made = Starlette(
         routes=[*routes_of(table, store, access, show), *(pages.static() if dashboard else [])],
-        middleware=[
-            Middleware(Exchange),
-            Middleware(
-                Guard,
-                hosts=access.hosts,
-                most_bytes=store.config.max_payload_bytes + ROOM_AROUND,
-                local=access.local,
-                name_it=access.how_to_name_a_host,
-            ),
-            Middleware(GZipMiddleware, minimum_size=1000),
-        ],
+        middleware=_middleware(access, most_bytes=store.config.max_payload_bytes + ROOM_AROUND),
         exception_handlers={Exception: answer, 404: answer, 405: answer},
     )
     # A path with a slash too many is another path: a redirect would be built from what the client says of itself.
@@ -93,6 +83,21 @@ def app(
     made.state.document_share = Share(MOST_DOCUMENTS)
     made.state.stream_share = Share(sse.MOST_STREAMS_PER_CALLER)
     return made
+
+
+def _middleware(access: Access, *, most_bytes: int) -> list[Middleware]:
+    """Around every route, the outermost first."""
+    return [
+        Middleware(Exchange),
+        Middleware(
+            Guard,
+            hosts=access.hosts,
+            most_bytes=most_bytes,
+            local=access.local,
+            name_it=access.how_to_name_a_host,
+        ),
+        Middleware(GZipMiddleware, minimum_size=1000),
+    ]
 
 
 def _tokens_of(path: Path) -> Tokens:

@@ -188,12 +188,16 @@ def run(
             log.info("serving %s; Ctrl-C stops", ", ".join(sorted(found)))
             await made.poll_forever(signals=True)
             if made.leaves_code_behind:
-                log.error("code of a handler does not end although it was cancelled; the process ends without it")
-                await store.close()
-                logging.shutdown()
-                # Python would wait for it, for as long as it takes.
-                os._exit(0)
+                await _exit_without_it(store)
 
     with logging_to_stderr(log_format):
         found = load(app)
         with_store(work, creates=True)
+
+
+async def _exit_without_it(store: Store) -> None:
+    """End the process while code of a handler still runs. Python would wait for it, for as long as it takes."""
+    log.error("code of a handler does not end although it was cancelled; the process ends without it")
+    await store.close()
+    logging.shutdown()
+    os._exit(0)
