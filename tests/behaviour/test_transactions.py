@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import sqlite3
+import sys
 
 import asyncpg
 import pytest
@@ -378,6 +379,22 @@ async def test_awaiting_anything_but_the_transaction_names_the_rule_and_is_not_r
     assert "awaited something other than its transaction" in done.last_error
     assert "do the rest in a step before it, and use that step's result" in done.last_error
     assert await amounts() == []
+
+
+@pytest.mark.backends("sqlite", "turso")
+async def test_a_closed_store_leaves_its_file_to_others_while_an_error_of_its_is_kept(store, config, attempt, ledger):
+    async def work(tx):
+        await tx.execute(f"insert into {ledger} values ('no number', 5)")
+
+    _, kept = await attempt(work)
+    await store.close()
+    program = "import sys, pgqrs.blocking; pgqrs.blocking.connect(sys.argv[1]).close()"
+    pipe = asyncio.subprocess.PIPE
+    other = await asyncio.create_subprocess_exec(sys.executable, "-c", program, config.dsn, stderr=pipe)
+    _, said = await other.communicate()
+
+    assert kept is not None
+    assert (other.returncode, said) == (0, b"")
 
 
 async def test_the_rest_is_done_in_a_step_before_the_transaction(run, ledger, amounts):

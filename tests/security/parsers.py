@@ -130,8 +130,14 @@ MESSAGES = (
 )
 
 
+def _many_options(count: int) -> str:
+    """Each of them has a value of its own to hide."""
+    return "postgresql://h/d?" + "".join(f"a={n:05}&" for n in range(count // 8))
+
+
 DSNS = (
     *PLAIN,
+    _many_options,
     repeated("postgresql://", "@", ""),
     repeated("postgresql://a:", "b", "@c/d?e=f"),
     repeated("postgresql://h/d?", "a=b&", ""),

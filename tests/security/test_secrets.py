@@ -127,3 +127,5 @@ async def test_a_server_that_refuses_a_role_is_quoted_without_its_password(monke
     monkeypatch.setattr(asyncpg, "connect", refuse)
     for dsn in ("postgresql://ann:S3cr3t%20x@127.0.0.1/db", "postgresql://127.0.0.1/db?user=ann&password=S3cr3t+x"):
         assert "S3cr3t" not in await _shown_by(dsn)
+    many = "&".join(f"option{n}=S3cr3t{n}" for n in range(200))
+    assert "S3cr3t" not in await _shown_by(f"postgresql://127.0.0.1/db?{many}")

@@ -13,6 +13,21 @@ from pgqrs.db.drivers.sqlite.file import SQLiteFile, make_for_owner
 from pgqrs.errors import ConnectionFailed
 
 
+class TursoConnection(turso.Connection):
+    """Closed, it has let go of the file.
+
+    pyturso keeps the file and its lock until the last cursor is gone, and the traceback of an error holds a cursor:
+    other processes would find the file locked, and a forked one would go on with what its parent knew of it.
+    """
+
+    def __init__(self, opened: turso.Connection) -> None:
+        super().__init__(opened._conn, isolation_level=None)  # noqa: SLF001 - see above
+
+    def close(self) -> None:
+        super().close()
+        self._conn: Any = None
+
+
 class TursoFile(SQLiteFile):
     """The same file in the words of pyturso."""
 
@@ -23,7 +38,7 @@ class TursoFile(SQLiteFile):
 
     def connect(self) -> Any:
         self.claim()
-        return self.configured(lambda: turso.connect(self.path, isolation_level=None))
+        return self.configured(lambda: TursoConnection(turso.connect(self.path, isolation_level=None)))
 
     def claim(self) -> None:
         super().claim()
