@@ -174,3 +174,134 @@ async def test_a_deadline_that_ends_a_wait_beside_a_step_ends_the_run(run):
 
     assert (done.status, caught) == ("ERROR", [])
     assert "use ctx." in done.last_error
+
+
+async def around_a_group(work):
+    async with asyncio.timeout(0.05), asyncio.TaskGroup() as group:
+        group.create_task(work)
+
+
+async def around_wait(work):
+    async with asyncio.timeout(0.05):
+        await asyncio.wait([asyncio.create_task(work)])
+
+
+async def around_a_shield(work):
+    async with asyncio.timeout(0.05):
+        await asyncio.shield(work)
+
+
+async def around_a_shielded_task(work):
+    await asyncio.wait_for(asyncio.shield(asyncio.create_task(work)), 0.05)
+
+
+async def around_a_task_of_a_task(work):
+    async def outer():
+        await asyncio.create_task(work)
+
+    async with asyncio.timeout(0.05):
+        await asyncio.wait([asyncio.create_task(outer())])
+
+
+async def around_a_lock(work):
+    lock = asyncio.Lock()
+
+    async def locked():
+        async with lock:
+            await work
+
+    task = asyncio.create_task(locked())
+    await asyncio.sleep(0)
+    async with asyncio.timeout(0.05), lock:
+        await task
+
+
+async def in_a_task(work):
+    await asyncio.create_task(around_a_group(work))
+
+
+async def between_several(work):
+    for each in asyncio.as_completed([work], timeout=0.05):
+        await each
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        around_a_group,
+        around_wait,
+        around_a_shield,
+        around_a_shielded_task,
+        around_a_task_of_a_task,
+        around_a_lock,
+        in_a_task,
+        between_several,
+    ],
+)
+async def test_a_deadline_that_ends_the_wait_for_a_task_of_the_workflow_ends_the_run(run, form):
+    caught, told = [], asyncio.Event()
+
+    async def handler(ctx, params):
+        try:
+            await form(ctx.step("slow", told.wait))
+        except Exception as error:  # noqa: BLE001 - as users write it
+            caught.append(type(error))
+        finally:
+            told.set()
+        await ctx.step("after", lambda: 1)
+
+    done = await run(handler, max_attempts=1)
+
+    assert (done.status, caught) == ("ERROR", [])
+    assert "use ctx." in done.last_error
+
+
+async def nothing_comes(ctx):
+    async with asyncio.timeout(0.01):
+        await asyncio.Queue().get()
+
+
+async def no_task_asks(ctx):
+    async with asyncio.timeout(0.01), asyncio.TaskGroup() as group:
+        group.create_task(asyncio.Event().wait())
+
+
+async def nothing_is_shielded(ctx):
+    await asyncio.wait_for(asyncio.shield(asyncio.Event().wait()), 0.01)
+
+
+async def a_socket_is_slow(ctx):
+    beside = asyncio.create_task(ctx.sleep(60))
+    try:
+        async with asyncio.timeout(0.01):
+            await asyncio.sleep(3600)
+    finally:
+        beside.cancel()
+
+
+@pytest.mark.parametrize("work", [nothing_comes, no_task_asks, nothing_is_shielded, a_socket_is_slow])
+async def test_a_deadline_around_what_is_not_durable_is_the_handlers(run, work):
+    async def handler(ctx, params):
+        with pytest.raises(TimeoutError):
+            await work(ctx)
+        return await ctx.step("after", lambda: 1)
+
+    done = await run(handler, max_attempts=1)
+
+    assert (done.status, done.output()) == ("SUCCESS", 1)
+
+
+async def test_a_shield_that_the_workflow_gives_up_is_no_deadline(run):
+    told = asyncio.Event()
+
+    async def handler(ctx, params):
+        task = asyncio.create_task(ctx.step("slow", told.wait))
+        shielded = asyncio.shield(task)
+        await asyncio.sleep(0)
+        shielded.cancel()
+        told.set()
+        return await task
+
+    done = await run(handler, max_attempts=1)
+
+    assert (done.status, done.output()) == ("SUCCESS", True)

@@ -53,6 +53,20 @@ async def test_a_step_beside_a_sleeping_task_runs_at_once(run, clock):
     assert (await run(handler, run_id=waiting.run_id)).output() == "slept"
 
 
+async def test_a_shielded_wait_puts_the_run_to_rest(run, clock, store):
+    async def handler(ctx, params):
+        await asyncio.shield(ctx.sleep(3600))
+        return await asyncio.wait_for(asyncio.shield(asyncio.create_task(ctx.wait_for("go"))), None)
+
+    waiting = await run(handler)
+
+    assert waiting.status == "PAUSED"
+    clock.advance(3600)
+    assert (await run(handler, run_id=waiting.run_id)).status == "PAUSED"
+    await pgqrs.workflow("flow").signal(waiting.run_id, store, "go", "went")
+    assert (await run(handler, run_id=waiting.run_id)).output() == "went"
+
+
 async def test_a_sleep_in_the_background_that_is_given_up_is_not_waited_for(run, clock):
     async def handler(ctx, params):
         sleeping = asyncio.create_task(ctx.sleep(3600))

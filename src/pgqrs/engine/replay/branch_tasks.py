@@ -6,7 +6,7 @@ import asyncio
 import math
 import sys
 from collections.abc import Callable, Coroutine
-from types import FrameType
+from types import CoroutineType, FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -19,8 +19,12 @@ _TIMERS = frozenset(
 ) - {None}
 
 
-# Where `asyncio.wait` waits.
+# Where `asyncio.wait` waits, where `asyncio.shield` begins, and where Python 3.11's `wait_for` gives up.
 _WAIT = getattr(getattr(asyncio.tasks, "_wait", None), "__code__", None)
+_SHIELD = getattr(asyncio.shield, "__code__", None)
+_GIVE_UP = getattr(getattr(asyncio.tasks, "_cancel_and_wait", None), "__code__", None)
+# Where `asyncio.as_completed` stops waiting; the second name is Python 3.13's.
+_AS_COMPLETED_IS_LATE = frozenset({"_on_timeout", "_handle_timeout"})
 
 
 class BranchTask(asyncio.Task[Any]):
@@ -33,6 +37,8 @@ class BranchTask(asyncio.Task[Any]):
 
     timed_out: bool = False
     branch: Branch | None = None
+    # What others wait for in its place, because of `asyncio.shield`.
+    shields: tuple[asyncio.Future[Any], ...] = ()
 
     def __init__(self, coro: Coroutine[Any, Any, Any], *, of: Branch | None = None, **options: Any) -> None:
         # Before asyncio puts it into a set.
@@ -46,9 +52,11 @@ class BranchTask(asyncio.Task[Any]):
         return self._hash
 
     def cancel(self, msg: Any | None = None) -> bool:
-        if self.branch is not None:
-            self.branch.unpark()
         is_deadline = _is_deadline(sys._getframe(1))  # noqa: SLF001 - there is no other way
+        if self.branch is not None:
+            if is_deadline:
+                self.branch.time_out()
+            self.branch.unpark()
         self.timed_out = self.timed_out or is_deadline
         return super().cancel(msg)
 
@@ -57,24 +65,43 @@ class BranchTask(asyncio.Task[Any]):
         if not left:
             # The block with the deadline was left: the next cancellation is another matter.
             self.timed_out = False
+            if self.branch is not None and self.branch.is_halted():
+                # The engine's own stands, whatever else is taken back: from Python 3.13 on a block with a deadline
+                # would make a TimeoutError of it.
+                return 1
         return left
 
     def add_done_callback(self, callback: Callable[[Self], object], **options: Any) -> None:
         if self.branch is not None:
-            self._look_for_a_timer(sys._getframe(1))  # noqa: SLF001 - there is no other way
+            frame = sys._getframe(1)  # noqa: SLF001 - there is no other way
+            if frame.f_code is _WAIT:
+                self._look_for_a_timer(frame)
+            elif frame.f_code is _SHIELD:
+                self._be_shielded(frame.f_locals["outer"])
         super().add_done_callback(callback, **options)
+
+    def remove_done_callback(self, callback: Callable[[Self], object], /) -> int:
+        if self.branch is not None:
+            code = sys._getframe(1).f_code  # noqa: SLF001 - there is no other way
+            if code.co_name in _AS_COMPLETED_IS_LATE and code.co_filename == asyncio.tasks.__file__:
+                self._outwait()
+        return super().remove_done_callback(callback)
 
     def _look_for_a_timer(self, frame: FrameType) -> None:
         """`asyncio.wait(timeout=)` cancels nothing when its time is up: what it waits for then is told of that."""
-        if frame.f_code is not _WAIT:
-            return
         timer, waiter = frame.f_locals.get("timeout_handle"), frame.f_locals.get("waiter")
         if timer is not None and waiter is not None:
-            waiter.add_done_callback(lambda _waiter: None if timer.cancelled() else self._outwaited())
+            waiter.add_done_callback(lambda _waiter: None if timer.cancelled() else self._outwait())
 
-    def _outwaited(self) -> None:
+    def _be_shielded(self, shield: asyncio.Future[Any]) -> None:
+        """Python 3.11's `wait_for` cancels the shield, which is no task, when its time is up."""
+        self.shields = (*self.shields, shield)
+        if (waiting := asyncio.current_task()) is not None:
+            shield.add_done_callback(lambda _shield: self._outwait() if _is_giving_up(waiting) else None)
+
+    def _outwait(self) -> None:
         if self.branch is not None and self.branch.is_engaged() and not self.done():
-            self.branch.outwaited()
+            self.branch.outwait()
 
 
 # Where a task that waits for another one, or for a `gather`, passes on that it is cancelled.
@@ -95,10 +122,23 @@ def _is_deadline(frame: FrameType | None) -> bool:
     if frame.f_code is _CANCEL:
         return bool(frame.f_locals["is_deadline"])
     if frame.f_code in _TIMERS:
-        # Python 3.11's `wait_for` also ends its task when it is cancelled itself, and with it the future it awaits.
-        waiter = None if frame.f_back is None else frame.f_back.f_locals.get("waiter")
-        return waiter is None or not waiter.cancelled()
+        return _is_up(frame.f_back)
     if frame.f_code.co_name != "_deliver_cancellation":
         return False
     scope = frame.f_locals.get("origin", frame.f_locals.get("self"))
     return bool(getattr(scope, "deadline", math.inf) < math.inf)
+
+
+def _is_up(waits: FrameType | None) -> bool:
+    """Python 3.11's `wait_for` also ends its task when it is cancelled itself, and with it the future it awaits."""
+    waiter = None if waits is None else waits.f_locals.get("waiter")
+    return waiter is None or not waiter.cancelled()
+
+
+def _is_giving_up(task: asyncio.Task[Any]) -> bool:
+    """Whether the task is in Python 3.11's `wait_for`, whose time is up."""
+    outer, inner = None, task.get_coro()
+    while isinstance(inner, CoroutineType) and isinstance(inner.cr_await, CoroutineType):
+        outer, inner = inner, inner.cr_await
+    is_in_it = isinstance(inner, CoroutineType) and inner.cr_code is _GIVE_UP
+    return is_in_it and outer is not None and _is_up(outer.cr_frame)

@@ -112,13 +112,21 @@ class Branch:
             yield parent
             parent = parent.parent
 
-    def outwaited(self) -> None:
+    def outwait(self) -> None:
         """The time of an `asyncio.wait` for it is up."""
         self._among.outwaited()
+
+    def time_out(self) -> None:
+        """A deadline of asyncio's is about to cancel it."""
+        self._among.timed_out(self)
 
     def is_engaged(self) -> bool:
         """True when it, or a branch of it that lives, has asked the context for something."""
         return self.engaged or any(each.engaged and self in each.ancestors() for each in self._among.live)
+
+    def is_halted(self) -> bool:
+        """True when its pass is over before its end."""
+        return self._among.is_halted
 
     def end(self, task: asyncio.Future[Any] | None = None) -> None:
         if task is not None and not task.cancelled():
@@ -189,14 +197,24 @@ class Branch:
 class BranchSet:
     """The branches of one pass that have not ended: its handler, and the tasks or threads that the handler began."""
 
-    __slots__ = ("_is_async", "changed", "live", "outwaited", "root", "stirring")
+    __slots__ = ("_is_async", "changed", "is_halted", "live", "outwaited", "root", "stirring", "timed_out")
 
-    def __init__(self, changed: Callable[[], None], *, outwaited: Callable[[], None], is_async: bool) -> None:
+    def __init__(
+        self,
+        changed: Callable[[], None],
+        *,
+        outwaited: Callable[[], None],
+        timed_out: Callable[[Branch], None],
+        is_async: bool,
+    ) -> None:
         # Called when one of them has ended.
         self.changed: Callable[[], None] = changed
         # Called when the time of an `asyncio.wait` for one of them is up.
         self.outwaited: Callable[[], None] = outwaited
+        # Called when a deadline is about to cancel one of them.
+        self.timed_out: Callable[[Branch], None] = timed_out
         self._is_async = is_async
+        self.is_halted = False
         self.live: dict[Branch, None] = {}
         # Those that do not wait for the engine.
         self.stirring: dict[Branch, None] = {}
@@ -226,6 +244,7 @@ class BranchSet:
     def close(self) -> None:
         """From now on the end of a branch concerns no one."""
         self.changed = self.outwaited = _nothing
+        self.timed_out = lambda _branch: None
         self.live.clear()
         self.stirring.clear()
         if isinstance(self.root.task, BranchTask):

@@ -38,7 +38,7 @@ from pgqrs.engine.replay.branches import (
 )
 from pgqrs.engine.replay.failures import Failures
 from pgqrs.engine.replay.in_flight import InFlight
-from pgqrs.engine.replay.interruption import outwaited, uninterrupted
+from pgqrs.engine.replay.interruption import outwaited, timed_out, uninterrupted
 from pgqrs.engine.replay.pass_lease import PassLease
 from pgqrs.engine.replay.places import NOTHING_RECORDED, Places
 from pgqrs.engine.replay.recorder import Recorder
@@ -111,7 +111,10 @@ class RunPass:
         self.shutdown: PassShutdown = PassShutdown(self, self._loop, patience=ABANDON_SECONDS)
         self.lease: PassLease = PassLease(claim.run_id, held, self.shutdown.on_halt)
         self.branches: BranchSet = BranchSet(
-            self._branches_changed, outwaited=partial(outwaited, self), is_async=handler.is_async
+            self._branches_changed,
+            outwaited=partial(outwaited, self),
+            timed_out=partial(timed_out, self),
+            is_async=handler.is_async,
         )
         self.root: Branch = self.branches.root
         self.resting: Resting = Resting(self)

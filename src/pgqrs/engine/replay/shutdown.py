@@ -32,6 +32,7 @@ class PassShutdown:
 
     def on_halt(self) -> None:
         """A part of the handler found that the pass is over: the rest of it hears of that."""
+        self._run_pass.branches.is_halted = True
         # The branch that found out unwinds by itself; the handler may wait for another.
         self._loop.call_soon(self._tell_handler, current_branch.get(), tuple(self._run_pass.branches.live))
 
@@ -53,6 +54,7 @@ class PassShutdown:
         """The run is another worker's, or about to be: nothing more begins here, and what is in flight is ended."""
         run_pass = self._run_pass
         halt = run_pass.lease.abandon()
+        run_pass.branches.is_halted = True
         if not run_pass.handler.is_async:
             # An async handler is cancelled; a thread that waits here would wait forever.
             run_pass.resting.unwind(halt)

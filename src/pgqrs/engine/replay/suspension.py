@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pgqrs.db.runs.records import ANY_OF, StepRecord, Suspended
 from pgqrs.engine.replay.branches import Branch
 from pgqrs.engine.replay.interruption import uninterrupted
-from pgqrs.engine.replay.task_states import Pending, awaited_by, has_deadline, pending
+from pgqrs.engine.replay.task_states import Pending, awaitable, awaited_by, has_deadline, pending
 from pgqrs.engine.replay.unwinding import EngineSignal, Suspend
 from pgqrs.errors import PermanentError
 from pgqrs.types import RunStatus
@@ -103,7 +103,7 @@ class Resting:
         self._next_look = None
         if not self._is_possible():
             return
-        tasks = {branch.task for branch in run_pass.branches.live}
+        tasks = awaitable(run_pass.branches.live)
         states = {branch: pending(branch, tasks) for branch in run_pass.branches.live}
         if Pending.READY in states.values() and self._ready_looks < _MOST_READY_LOOKS:
             self._ready_looks += 1

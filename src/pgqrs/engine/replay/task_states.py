@@ -24,6 +24,7 @@ from types import AsyncGeneratorType, CodeType, CoroutineType, FunctionType, Met
 from typing import Any, TypeAlias
 
 from pgqrs.engine.replay.branch_state import BranchState
+from pgqrs.engine.replay.branch_tasks import BranchTask
 from pgqrs.engine.replay.branches import Branch
 
 _GatheringFuture: Any = getattr(asyncio.tasks, "_GatheringFuture", ())
@@ -43,8 +44,14 @@ class Pending(Enum):
     READY = "ready"
 
 
+def awaitable(branches: Collection[Branch]) -> set[object]:
+    """What one branch of a run awaits to wait for another: its task, or what `asyncio.shield` puts before that."""
+    tasks = [branch.task for branch in branches]
+    return {*tasks, *(shield for task in tasks if isinstance(task, BranchTask) for shield in task.shields)}
+
+
 def pending(branch: Branch, tasks: Collection[object]) -> Pending:
-    """What the branch waits for; `tasks` are those of all branches of the run."""
+    """What the branch waits for; `tasks` are the `awaitable` ones of all branches of the run."""
     task = branch.task
     if is_ready(branch):
         # Also one that waited: the handler may have given its wait up, and is about to hear of it.
@@ -58,6 +65,13 @@ def pending(branch: Branch, tasks: Collection[object]) -> Pending:
         # A thread: it works until it asks the context, or waits for the threads of its branches.
         is_for_others = branch.joining > 0
     return Pending.OTHERS if is_for_others else Pending.OUTSIDE
+
+
+def passes_on_its_cancellation(branch: Branch) -> bool:
+    """True when it awaits a task, or a `gather` of tasks, which are then cancelled as it is."""
+    return isinstance(branch.task, asyncio.Task) and isinstance(
+        awaited_by(branch.task), (asyncio.Task, _GatheringFuture)
+    )
 
 
 def is_ready(branch: Branch) -> bool:
