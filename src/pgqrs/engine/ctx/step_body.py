@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from pgqrs.db.runs.history import Emission
 from pgqrs.engine.definitions.handlers import shape_of
 from pgqrs.engine.replay.branches import BranchPlace, StepCall, current_body, current_branch
-from pgqrs.engine.replay.refusals import interrupted
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.engine.replay.unwinding import EngineSignal
 from pgqrs.engine.threads import caught, start_thread
@@ -60,9 +59,10 @@ async def run_body(
     except asyncio.CancelledError as error:
         if run_pass.is_unwinding:
             raise
-        task = asyncio.current_task()
-        # Cancelled by the handler, which has one branch here; or raised by the body itself.
-        return BodyFailed(interrupted(call.place) if task is not None and task.cancelling() else error)
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            # By a deadline around the step: it has no outcome.
+            raise
+        return BodyFailed(error)
     except _TimeUp as error:
         failed: Exception = TimeoutError(f"the step took longer than its timeout of {call.timeout:g} s")
         if call.retry is not None and not call.retry.retry_unknown:

@@ -24,7 +24,7 @@ from pgqrs.engine.instrumentation import Tracer
 from pgqrs.engine.recorded_errors import message_of
 from pgqrs.engine.replay.branch_tasks import BranchTask
 from pgqrs.engine.replay.branches import Branch, BranchPlace, StepCall, current_body, current_branch
-from pgqrs.engine.replay.interruption import uninterrupted, was_interrupted
+from pgqrs.engine.replay.interruption import was_interrupted
 from pgqrs.engine.replay.refusals import outlasted
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.engine.replay.suspension import Wait
@@ -127,12 +127,8 @@ async def apart(run_pass: RunPass, attempt: Coroutine[Any, Any, Any], step_id: s
             raise
         task = asyncio.current_task()
         if run_pass.handler.is_async and (not isinstance(task, BranchTask) or task.timed_out):
-            # A step's body records that itself. Whether another verb was recorded is unknown.
             body.cancel()
-            with uninterrupted(run_pass, step_id):
-                answer = await body
-            await run_pass.order.turn(step_id)
-            return answer
+            raise run_pass.lease.halt(outlasted(step_id)) from None
         raise
 
 

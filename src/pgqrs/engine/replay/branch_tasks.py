@@ -72,12 +72,14 @@ class BranchTask(asyncio.Task[Any]):
         return left
 
     def add_done_callback(self, callback: Callable[[Self], object], **options: Any) -> None:
-        if self.branch is not None:
+        waiting = None if self.branch is None else asyncio.current_task()
+        # Else the engine waits for the handler.
+        if isinstance(waiting, BranchTask) and waiting.branch is not None:
             frame = sys._getframe(1)  # noqa: SLF001 - there is no other way
             if frame.f_code is _WAIT:
                 self._look_for_a_timer(frame)
             elif frame.f_code is _SHIELD:
-                self._be_shielded(frame.f_locals["outer"])
+                self._be_shielded(frame.f_locals["outer"], waiting)
         super().add_done_callback(callback, **options)
 
     def remove_done_callback(self, callback: Callable[[Self], object], /) -> int:
@@ -93,11 +95,10 @@ class BranchTask(asyncio.Task[Any]):
         if timer is not None and waiter is not None:
             waiter.add_done_callback(lambda _waiter: None if timer.cancelled() else self._outwait())
 
-    def _be_shielded(self, shield: asyncio.Future[Any]) -> None:
+    def _be_shielded(self, shield: asyncio.Future[Any], waiting: asyncio.Task[Any]) -> None:
         """Python 3.11's `wait_for` cancels the shield, which is no task, when its time is up."""
         self.shields = (*self.shields, shield)
-        if (waiting := asyncio.current_task()) is not None:
-            shield.add_done_callback(lambda _shield: self._outwait() if _is_giving_up(waiting) else None)
+        shield.add_done_callback(lambda _shield: self._outwait() if _is_giving_up(waiting) else None)
 
     def _outwait(self) -> None:
         if self.branch is not None and self.branch.is_engaged() and not self.done():

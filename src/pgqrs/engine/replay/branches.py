@@ -214,7 +214,7 @@ class BranchSet:
         # Called when a deadline is about to cancel one of them.
         self.timed_out: Callable[[Branch], None] = timed_out
         self._is_async = is_async
-        self.is_halted = False
+        self.is_halted: bool = False
         self.live: dict[Branch, None] = {}
         # Those that do not wait for the engine.
         self.stirring: dict[Branch, None] = {}

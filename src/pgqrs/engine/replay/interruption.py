@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from pgqrs.engine.replay.branch_tasks import BranchTask
 from pgqrs.engine.replay.branches import Branch
 from pgqrs.engine.replay.refusals import outlasted
-from pgqrs.engine.replay.task_states import Pending, awaitable, passes_on_its_cancellation, pending
+from pgqrs.engine.replay.task_states import Pending, awaitable, pending
 
 if TYPE_CHECKING:
     from pgqrs.engine.replay.run_pass import RunPass
@@ -50,19 +49,14 @@ def was_interrupted(run_pass: RunPass, *, is_undisturbed: bool = False) -> bool:
 def outwaited(run_pass: RunPass) -> None:
     """The time of an `asyncio.wait` for a branch is up."""
     if not run_pass.is_unwinding and not run_pass.is_done:
-        _refuse(run_pass, "asyncio.wait")
+        run_pass.shutdown.refuse(outlasted("asyncio.wait"))
 
 
 def timed_out(run_pass: RunPass, branch: Branch) -> None:
     """A deadline is about to cancel this branch, which may be waiting for one that asked for something durable."""
-    if run_pass.is_unwinding or run_pass.is_done or passes_on_its_cancellation(branch):
+    if run_pass.is_unwinding or run_pass.is_done:
         return
     live = run_pass.branches.live
     others = any(each.engaged for each in live if each is not branch)
     if others and pending(branch, awaitable(live)) is Pending.OTHERS:
-        _refuse(run_pass, "asyncio.timeout")
-
-
-def _refuse(run_pass: RunPass, name: str) -> None:
-    """In a context of no branch: also the one whose time is up is cancelled once more, and gets no TimeoutError."""
-    contextvars.Context().run(run_pass.lease.halt, outlasted(name))
+        run_pass.shutdown.refuse(outlasted("asyncio.timeout"))

@@ -36,10 +36,14 @@ class PassLease:
         """A write found that the lease is not ours any more."""
         return self.halt(self._lost())
 
+    def halt_from_outside(self, error: PgqrsError) -> Halt:
+        """As `halt`, and the caller tells the handler."""
+        self.halted = self.halted or error
+        return Halt(self.halted)
+
     def abandon(self) -> Halt:
         """As `lose`, found from outside: the caller tells the handler."""
-        self.halted = self.halted or self._lost()
-        return Halt(self.halted)
+        return self.halt_from_outside(self._lost())
 
     def hand_back(self) -> None:
         """From now on a cancellation means that the worker hands the run back."""

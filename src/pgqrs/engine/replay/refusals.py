@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pgqrs.engine.replay.branches import BranchPlace, current_body
+from pgqrs.engine.replay.branches import current_body
 from pgqrs.errors import InvalidTransition, NonDeterminism, NotAllowedInStep, PermanentError
 from pgqrs.text.shell import command
 
@@ -36,15 +36,6 @@ def unordered_threads(name: str) -> PermanentError:
     return PermanentError(
         f"{name!r} was called again in a thread of the workflow's own, and threads come in no order: "
         "give each step a name of its own, or use ctx.gather"
-    )
-
-
-def interrupted(place: BranchPlace) -> PermanentError:
-    """The error of a handler that puts `asyncio.timeout` around a step."""
-    return PermanentError(
-        f"the workflow interrupted its step {place.step_id!r} (asyncio.timeout around it?), which a replay could not "
-        "repeat",
-        hint="use ctx.step(..., timeout=...)",
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgqrs.engine.replay.branches import Branch, current_branch
 from pgqrs.engine.replay.unwinding import Halt
+from pgqrs.errors import PgqrsError
 
 if TYPE_CHECKING:
     from pgqrs.engine.replay.run_pass import RunPass
@@ -35,6 +36,12 @@ class PassShutdown:
         self._run_pass.branches.is_halted = True
         # The branch that found out unwinds by itself; the handler may wait for another.
         self._loop.call_soon(self._tell_handler, current_branch.get(), tuple(self._run_pass.branches.live))
+
+    def refuse(self, error: PgqrsError) -> None:
+        """As `on_halt`, but found by a timer: no part of the handler may hear first that the timer's time is up."""
+        self._run_pass.lease.halt_from_outside(error)
+        self._run_pass.branches.is_halted = True
+        self._tell_handler(None, tuple(self._run_pass.branches.live))
 
     def _tell_handler(self, knows: Branch | None, then_live: Sequence[Branch]) -> None:
         run_pass = self._run_pass

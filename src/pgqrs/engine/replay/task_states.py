@@ -67,13 +67,6 @@ def pending(branch: Branch, tasks: Collection[object]) -> Pending:
     return Pending.OTHERS if is_for_others else Pending.OUTSIDE
 
 
-def passes_on_its_cancellation(branch: Branch) -> bool:
-    """True when it awaits a task, or a `gather` of tasks, which are then cancelled as it is."""
-    return isinstance(branch.task, asyncio.Task) and isinstance(
-        awaited_by(branch.task), (asyncio.Task, _GatheringFuture)
-    )
-
-
 def is_ready(branch: Branch) -> bool:
     """True when the event loop is about to run it."""
     task = branch.task
