@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 import pgqrs
+from pgqrs import faults
 
 
 @pytest.fixture
@@ -109,3 +110,46 @@ async def test_children_that_were_started_beside_a_failure_are_not_started_again
     done, children = await restarted(handler, mend=mend)
 
     assert (done.status, sorted(children["ship"])) == ("SUCCESS", [0, 1, 2])
+
+
+async def test_while_the_children_of_a_failed_attempt_are_looked_at_nothing_overtakes_what_follows(
+    run, store, flow, clock
+):
+    await store.create_workflow("ship")
+    book, mend = booking()
+    passes = []
+
+    async def handler(ctx, params):
+        seen = []
+        passes.append(seen)
+        failed = None
+
+        async def deliver():
+            await ctx.spawn("ship", "order")
+            seen.append(await ctx.step("note", lambda: "noted"))
+
+        try:
+            await ctx.step("book", book)
+        except pgqrs.PermanentError as error:
+            failed = error
+        delivering = asyncio.create_task(deliver())
+        if failed is not None:
+            await delivering
+            raise failed
+        seen.append(await ctx.wait_for("go"))
+        await delivering
+
+    async def take_long():
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+    failed = await run(handler, max_attempts=1)
+    mend()
+    await flow.restart(failed.run_id, store)
+    waiting = await run(handler, run_id=failed.run_id)
+    await flow.signal(waiting.run_id, store, "go", "went")
+    with faults.injected(faults.at("after", "runs.several", take_long, times=100)):
+        done = await run(handler, run_id=waiting.run_id)
+
+    assert (waiting.status, done.status) == ("PAUSED", "SUCCESS")
+    assert passes == [["noted"], ["noted"], ["noted", "went"]]

@@ -45,7 +45,7 @@ async def spawn(run_pass: RunPass, place: BranchPlace, workflow: str, inputs: li
     """One child for each input, and the step that remembers them, in one transaction."""
     recorded = run_pass.recorded(place)
     is_known = recorded is not None and recorded.status in (StepStatus.SUCCESS, StepStatus.ERROR)
-    if recorded is not None and is_known and not await _is_anothers(run_pass, recorded, workflow, inputs):
+    if recorded is not None and is_known and await _is_ours(run_pass, recorded, workflow, inputs):
         if recorded.status is StepStatus.SUCCESS:
             # Before its turn: the children of a branch that is cancelled until then are open all the same.
             run_pass.open_children.update(decode(recorded.output or "[]"))
@@ -76,31 +76,36 @@ async def _spawn(
     return Raise(await run_pass.recorder.fail(record, refused, branch=branch))
 
 
-async def _is_anothers(run_pass: RunPass, recorded: RecordedStep, workflow: str, inputs: list[Any]) -> bool:
-    """True when an attempt that went another way has started other children here; its record makes room then.
+async def _is_ours(run_pass: RunPass, recorded: RecordedStep, workflow: str, inputs: list[Any]) -> bool:
+    """False when an attempt that went another way has started other children here; its record makes room then.
 
     A handler cannot name what it spawns: the first child of a refund has the id that the first of a delivery has.
     """
     if recorded.status is not StepStatus.SUCCESS or not run_pass.places.has_lost(recorded.step_id):
-        return False
-    run_ids = decode(recorded.output or "[]")
+        return True
+    with run_pass.order.held(recorded.step_id):
+        if await _has_started(run_pass, decode(recorded.output or "[]"), workflow, inputs):
+            return True
+        fence, step_id = run_pass.claim.fence, recorded.step_id
+        await run_pass.recorder.ask(lambda _again: outside(claims.make_room(run_pass.db, fence, step_id)))
+        del run_pass.claim.steps[step_id]
+    return False
+
+
+async def _has_started(run_pass: RunPass, run_ids: list[int], workflow: str, inputs: list[Any]) -> bool:
+    """True when these children may be of that workflow, with these inputs."""
     rows = await run_pass.recorder.ask(lambda _again: outside(runs.several(run_pass.db, run_ids)))
     given = {row.run_id: row for row in rows}
     if len(given) < len(run_ids):
         # One was deleted for good, and may have been the same.
-        return False
+        return True
     children = [given[run_id] for run_id in run_ids]
     # `ctx.map(limit=...)` asks for as many as there is room for, which may be more than began together.
-    is_same = len(children) <= len(inputs) and all(row.workflow == workflow for row in children)
-    if is_same:
-        values = storable_inputs(inputs[: len(children)], max_bytes=run_pass.config.max_payload_bytes)
-        found = await run_pass.recorder.ask(lambda _again: outside(_found(run_pass.db, workflow)))
-        is_same = all(is_stored_as(found, value, row.input) for row, value in zip(children, values, strict=True))
-    if not is_same:
-        fence, step_id = run_pass.claim.fence, recorded.step_id
-        await run_pass.recorder.ask(lambda _again: outside(claims.make_room(run_pass.db, fence, step_id)))
-        del run_pass.claim.steps[step_id]
-    return not is_same
+    if len(children) > len(inputs) or any(row.workflow != workflow for row in children):
+        return False
+    values = storable_inputs(inputs[: len(children)], max_bytes=run_pass.config.max_payload_bytes)
+    found = await run_pass.recorder.ask(lambda _again: outside(_found(run_pass.db, workflow)))
+    return all(is_stored_as(found, value, row.input) for row, value in zip(children, values, strict=True))
 
 
 async def _found(db: Driver, name: str) -> workflows.WorkflowRow:

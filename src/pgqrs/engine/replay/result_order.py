@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from pgqrs.db.tables.runs import RecordedStep
@@ -70,6 +70,19 @@ class ResultOrder:
         """The record is written, or will not be."""
         if self._arrivals is not None and (number := self._number_of.get(step_id)) is not None:
             self._arrivals.written(number)
+
+    @contextmanager
+    def held(self, step_id: str) -> Iterator[None]:
+        """While the engine looks something up before it gives this recorded result: what follows it waits."""
+        number = self._sequence(step_id) if self._branches.has_several else None
+        if number is None:
+            yield
+            return
+        self.arrivals.numbered(number)
+        try:
+            yield
+        finally:
+            self.arrivals.written(number)
 
     async def turn(self, *step_ids: str) -> None:
         """Wait until it is the turn of these results, which the handler gets together."""
