@@ -91,6 +91,7 @@ class Memory:
         if self._restarted and outcome.status == "ERROR":
             self.healed = True
             outcome = await run.live_again()
+        await run.outlived()
         if self.races:
             raise Ambiguous("two statements have the same step id, or one has two")
         required = frozenset(run.known)
@@ -156,6 +157,13 @@ class _Run:
         waiting.cancel()
         return not self.task.done()
 
+    async def outlived(self) -> None:
+        """Until its children have come to their ends, too, but for those that wait for what never comes."""
+        for child in list(self.children.values()):
+            if not child.cancelled:
+                await child.waits()
+            await child.outlived()
+
     async def live(self) -> Outcome:
         for attempt in range(1, self._attempts + 1):
             try:
@@ -176,7 +184,7 @@ class _Run:
     async def live_again(self) -> Outcome:
         """After a restart."""
         self._reopen(self._reopened)
-        self.final.clear()
+        self.final -= self._reopened
         return await self.live()
 
     def _ended(self, outcome: Outcome) -> Outcome:
