@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+from datetime import datetime
 from enum import StrEnum
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, Generic
 
 from pgqrs.inputs import given
+from pgqrs.result_types import Child as Child
+from pgqrs.result_types import PlainChild as PlainChild
+from pgqrs.result_types import PlainData as PlainData
+from pgqrs.result_types import Result_co as Result_co
+from pgqrs.result_types import Returning as Returning
 from pgqrs.serialization import decode
 
 if TYPE_CHECKING:
@@ -20,56 +21,10 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     T = TypeVar("T", default=Any)
-    Result_co = TypeVar("Result_co", covariant=True, default=Any)
-    # Values that come back as they were without a type that says how, as results of children do. A dataclass is not
-    # among them: it comes back as a dict.
-    PlainData: TypeAlias = (
-        bool
-        | int
-        | float
-        | str
-        | bytes
-        | Decimal
-        | date
-        | time
-        | timedelta
-        | UUID
-        | Sequence["PlainData"]
-        | AbstractSet["PlainData"]
-        | Mapping[str, "PlainData"]
-        | None
-    )
 else:
     from typing import TypeVar
 
-    PlainData = Any
-
     T = TypeVar("T")
-    Result_co = TypeVar("Result_co", covariant=True)
-
-
-class Returning(Generic[Result_co]):
-    """A workflow of which only the type of its result matters: what `ctx.spawn` and `schedules.create` take."""
-
-
-class Child(Protocol[Result_co]):
-    """A run that an async handler has started with `ctx.spawn`."""
-
-    run_id: int
-
-    def result(self) -> Coroutine[object, None, Result_co]:
-        """What the child returned; ExecutionFailed or RunCancelled if it did not."""
-        ...
-
-
-class PlainChild(Protocol[Result_co]):
-    """A run that a plain handler has started with `ctx.spawn`."""
-
-    run_id: int
-
-    def result(self) -> Result_co:
-        """What the child returned; ExecutionFailed or RunCancelled if it did not."""
-        ...
 
 
 class RunStatus(StrEnum):

@@ -5,6 +5,7 @@ import copy
 import pytest
 
 import pgqrs
+from pgqrs.error_copies import copy_of
 from pgqrs.errors import (
     ConfigError,
     ConnectionFailed,
@@ -13,7 +14,6 @@ from pgqrs.errors import (
     PermanentError,
     QueueNotFound,
     SerializationError,
-    copy_of,
 )
 from pgqrs.text.durations import parse_duration
 

@@ -6,7 +6,7 @@ import traceback
 import pytest
 
 import pgqrs
-from pgqrs.errors import copy_of
+from pgqrs.error_copies import copy_of
 
 
 class Odd(Exception):

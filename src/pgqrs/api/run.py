@@ -13,7 +13,8 @@ from pgqrs.api.operations.search import events_of, steps_of
 from pgqrs.api.operations.why import why
 from pgqrs.db.tables import runs
 from pgqrs.db.tables.runs import RunRow
-from pgqrs.errors import ConnectionFailed, ExecutionFailed, RunCancelled, RunDeleted, WaitTimeout, copy_of
+from pgqrs.error_copies import copy_of
+from pgqrs.errors import ConnectionFailed, ExecutionFailed, RunCancelled, RunDeleted, WaitTimeout
 from pgqrs.inputs import given
 from pgqrs.reports import Why
 from pgqrs.serialization import decode, naming

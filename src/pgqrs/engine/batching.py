@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 from pgqrs.engine.replay.task_factory import outside
-from pgqrs.errors import ConnectionFailed, copy_of
+from pgqrs.error_copies import copy_of
+from pgqrs.errors import ConnectionFailed
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

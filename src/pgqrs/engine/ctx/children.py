@@ -26,6 +26,7 @@ from pgqrs.engine.replay.task_factory import outside
 from pgqrs.errors import ExecutionFailed, InvalidArguments, RunCancelled, RunNotFound, WorkflowNotFound
 from pgqrs.serialization import decode, encode
 from pgqrs.text import step_ids
+from pgqrs.text.names import checked_name
 from pgqrs.types import ENDED, RunStatus, StepStatus
 
 
@@ -39,6 +40,11 @@ class ChildRun:
     def result(self) -> Waiter:
         """What the child returned; ExecutionFailed or RunCancelled if it did not."""
         return result_of(self.run_pass, self.run_pass.place(step_ids.result(self.run_id)), self.run_id)
+
+
+def workflow_name(workflow: Any) -> str:
+    """Of a decorated workflow, of a handle to one, or the name itself."""
+    return checked_name("workflow", workflow if isinstance(workflow, str) else getattr(workflow, "name", workflow))
 
 
 async def spawn(run_pass: RunPass, place: BranchPlace, workflow: str, inputs: list[Any]) -> list[ChildRun]:

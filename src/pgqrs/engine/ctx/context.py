@@ -7,10 +7,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import random
-import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from pgqrs.clock import microseconds
@@ -18,10 +16,11 @@ from pgqrs.db.database import Transaction
 from pgqrs.db.runs.history import Emission
 from pgqrs.db.tables.runs import origin
 from pgqrs.engine.ctx import map_children, race, wait
-from pgqrs.engine.ctx.children import ChildRun, spawn
+from pgqrs.engine.ctx.children import ChildRun, spawn, workflow_name
 from pgqrs.engine.ctx.emissions import emit
 from pgqrs.engine.ctx.progress import Progress
 from pgqrs.engine.ctx.race import First
+from pgqrs.engine.ctx.recorded_answers import RecordedAnswers
 from pgqrs.engine.ctx.run_log import RunLog
 from pgqrs.engine.ctx.steps import check_step_call, step
 from pgqrs.engine.ctx.transactions import transaction
@@ -34,7 +33,7 @@ from pgqrs.retry import RetryPolicy, checked_policy
 from pgqrs.serialization import decode, encode, naming
 from pgqrs.text import step_ids
 from pgqrs.text.durations import checked_seconds
-from pgqrs.text.names import checked_event_type, checked_name, checked_step_name
+from pgqrs.text.names import checked_event_type, checked_step_name
 
 if TYPE_CHECKING:
     # What a child returned comes back as plain data: of these types, and without those of your own.
@@ -55,7 +54,7 @@ T5 = TypeVar("T5")
 current_context: contextvars.ContextVar[Any] = contextvars.ContextVar("pgqrs_context", default=None)
 
 
-class Context:
+class Context(RecordedAnswers):
     """An async handler's context. A step's id is taken when `step` is *called*, its body runs when it is awaited."""
 
     __pgqrs_context__ = True
@@ -278,7 +277,7 @@ class Context:
     def spawn(self, workflow: Returning[Any] | str, params: Any = ...) -> Coroutine[object, None, ChildOf[Any]]: ...
     def spawn(self, workflow: Any, params: Any = None) -> Coroutine[object, None, Any]:
         """Starts a child run, once however often this is replayed; `await child.result()` waits for it."""
-        name = _name_of(workflow)
+        name = workflow_name(workflow)
         place = self._run_pass.place(step_ids.SPAWN, does=True)
         asked = self._spawn_one(place, name, params)
         self._run_pass.unawaited.add(place.step_id, asked)
@@ -326,7 +325,7 @@ class Context:
         map_children.check_limit(limit)
         self._run_pass.check_usable()
         refuse_in_body("map")
-        asked = self._map(_name_of(workflow), list(items), limit, return_exceptions)
+        asked = self._map(workflow_name(workflow), list(items), limit, return_exceptions)
         self._run_pass.unawaited.add("map", asked)
         return asked
 
@@ -399,53 +398,7 @@ class Context:
     def _progress(self) -> Progress:
         return Progress(self._run_pass)
 
-    # -- recorded answers --------------------------------------------------------------------------------
-
-    def now(self) -> Coroutine[object, None, datetime]:
-        """The database's time, recorded; in the body of a step, which is recorded as a whole, the time itself."""
-        return self._answer(step_ids.NOW, self._run_pass.now, datetime)
-
-    def uuid(self) -> Coroutine[object, None, uuid.UUID]:
-        """A random UUID, recorded as `now` is."""
-        return self._answer(step_ids.UUID, uuid.uuid4, uuid.UUID)
-
-    def random(self) -> Coroutine[object, None, float]:
-        """A random number from 0 to 1, recorded as `now` is."""
-        return self._answer(step_ids.RANDOM, random.random, float)
-
-    def _answer(self, name: str, function: Callable[[], T], kind: type[T]) -> Coroutine[object, None, T]:
-        if current_body.get() is not None:
-            return self._given(function())
-        return self._step(StepCall(self._run_pass.place(name), _typed(function, kind), (), {}, None, None))
-
-    def _given(self, value: T) -> Coroutine[object, None, T]:
-        """What is known already, in the body of a step: the value itself where the code cannot await.
-
-        That is in plain handlers, and in the thread of a plain step.
-        """
-        has_loop = asyncio._get_running_loop() is not None  # noqa: SLF001 - the other one raises where there is none
-        return _done(value) if has_loop and self._run_pass.handler.is_async else value  # type: ignore[return-value]
-
-
-async def _done(value: T) -> T:
-    """For a caller that awaits what is known already."""
-    return value
-
 
 def in_body() -> bool:
     """True in the body of a workflow, which each replay runs again, and outside of its steps."""
     return current_context.get() is not None and current_body.get() is None
-
-
-def _typed(function: Callable[[], T], kind: type[T]) -> Callable[[], Coroutine[Any, Any, T]]:
-    """As an async function whose annotation brings the type back from the record."""
-
-    async def answer() -> T:
-        return function()
-
-    answer.__annotations__["return"] = kind
-    return answer
-
-
-def _name_of(workflow: Any) -> str:
-    return checked_name("workflow", workflow if isinstance(workflow, str) else getattr(workflow, "name", workflow))

@@ -11,7 +11,8 @@ from pgqrs.db.runs import settlement
 from pgqrs.db.runs.records import Ended, RunFence, RunWrite
 from pgqrs.engine.instrumentation import hooks
 from pgqrs.engine.replay.task_factory import outside
-from pgqrs.errors import ConnectionFailed, LeaseLost, copy_of
+from pgqrs.error_copies import copy_of
+from pgqrs.errors import ConnectionFailed, LeaseLost
 from pgqrs.types import RunStatus
 
 # Beyond this the first waiter of a batch waits for the last; it also bounds one statement's parameters.

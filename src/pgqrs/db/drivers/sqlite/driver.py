@@ -24,7 +24,8 @@ from pgqrs.db.drivers.sqlite.file import SQLiteFile
 from pgqrs.db.drivers.sqlite.session import DIALECT, Job, SqliteSession, driven, settle
 from pgqrs.db.hints import Hints
 from pgqrs.db.queries import Query
-from pgqrs.errors import ConnectionFailed, copy_of
+from pgqrs.error_copies import copy_of
+from pgqrs.errors import ConnectionFailed
 
 T = TypeVar("T")
 log: logging.Logger = logging.getLogger("pgqrs.db")
