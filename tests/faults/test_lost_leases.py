@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 import pgqrs
+from pgqrs import faults
 from pgqrs.db.queries import Query
 from pgqrs.db.runs import claims
 from pgqrs.db.tables import workflows
@@ -104,3 +105,64 @@ async def test_a_message_that_fails_under_a_lost_lease_stays_with_its_new_holder
 
     assert [message.attempts for message in held] == [2]
     await held[0].archive()
+
+
+async def test_an_answer_is_not_given_to_a_worker_that_loses_the_run_meanwhile(store, clock):
+    """It would see another order than the worker that has the run now."""
+    await store.create_workflow("flow")
+    flow = pgqrs.workflow("flow")
+    queue_id = (await workflows.get(store.database, "flow")).queue_id
+    passes = []
+
+    async def handler(ctx, params):
+        seen = []
+        passes.append(seen)
+
+        async def note(wait):
+            seen.append(await wait)
+
+        await asyncio.gather(note(ctx.pause("how much?")), note(ctx.wait_for("go")))
+
+    run_id = await flow.trigger().execute(store)
+    worker = await pgqrs.consumer("w", 0, "flow").handler(handler).create(store)
+    await worker.run_until_idle()
+    await flow.resume(run_id, store, step="pause", data=5)
+
+    async def take():
+        clock.advance(3600)
+        assert await claims.claim(store.database, [Source(queue_id, 60.0)], worker_id=worker.worker_id, batch=1)
+
+    with faults.injected(faults.at("before", "claims.number_step", take)):
+        await asyncio.wait_for(worker.run_until_idle(), 30)
+    await worker.close()
+
+    assert passes == [[], []]
+
+
+async def test_a_step_does_not_begin_in_a_worker_that_loses_the_run_meanwhile(store, clock):
+    await store.create_workflow("flow")
+    flow = pgqrs.workflow("flow")
+    tried, shipped = [], []
+
+    def book():
+        tried.append("book")
+        if len(tried) == 1:
+            raise pgqrs.TransientError("no answer")
+
+    async def handler(ctx, params):
+        try:
+            await ctx.step("book", book)
+        except pgqrs.TransientError:
+            await ctx.step("apologise", lambda: None)
+            raise
+        await ctx.step("ship", lambda: shipped.append("order"))
+
+    run_id = await flow.trigger(max_attempts=2).execute(store)
+    worker = await pgqrs.consumer("w", 0, "flow").handler(handler).create(store)
+    await worker.run_until_idle()
+    clock.advance(3600)
+    with faults.injected(faults.at("before", "claims.lose_places", lambda: flow.cancel(run_id, store))):
+        await asyncio.wait_for(worker.run_until_idle(), 30)
+    await worker.close()
+
+    assert (tried, shipped) == (["book"], [])

@@ -329,27 +329,31 @@ async def show_progress(db: Database, fence: RunFence, *, text: str) -> None:
 
 
 @store_call(Kind.UNIT, idempotent=True)
-async def lose_places(db: Database, fence: RunFence, step_ids: Sequence[str]) -> None:
-    """Steps of an attempt that went another way keep their results; nothing when the lease is lost."""
-    if await settlement.hold(db, [fence]):
-        await db.execute(_SQL["lose_places"], given=[(fence[0], step_id) for step_id in sorted(step_ids)])
+async def lose_places(db: Database, fence: RunFence, step_ids: Sequence[str]) -> bool:
+    """Steps of an attempt that went another way keep their results; False when the lease is lost."""
+    if not await settlement.hold(db, [fence]):
+        return False
+    await db.execute(_SQL["lose_places"], given=[(fence[0], step_id) for step_id in sorted(step_ids)])
+    return True
 
 
 @store_call(Kind.UNIT, idempotent=True)
-async def make_room(db: Database, fence: RunFence, step_id: str) -> None:
-    """A step without a place gets an id that no handler asks for; nothing when the lease is lost."""
-    if await settlement.hold(db, [fence]):
-        name, mark, rest = step_id.partition("@")
-        await db.execute(
-            _SQL["make_room"], run_id=fence[0], step_id=step_id, before=f"{name}#~", after=f"{mark}{rest}"
-        )
+async def make_room(db: Database, fence: RunFence, step_id: str) -> bool:
+    """A step without a place gets an id that no handler asks for; False when the lease is lost."""
+    if not await settlement.hold(db, [fence]):
+        return False
+    name, mark, rest = step_id.partition("@")
+    await db.execute(_SQL["make_room"], run_id=fence[0], step_id=step_id, before=f"{name}#~", after=f"{mark}{rest}")
+    return True
 
 
 @store_call(Kind.UNIT, idempotent=True)
-async def number_step(db: Database, fence: RunFence, step_id: str, sequence: int) -> None:
-    """A step that was answered from outside gets its number now, the last so far; none when the lease is lost."""
-    if await settlement.hold(db, [fence]):
-        await db.execute(_SQL["number_step"], run_id=fence[0], step_id=step_id, sequence=sequence)
+async def number_step(db: Database, fence: RunFence, step_id: str, sequence: int) -> bool:
+    """A step that was answered from outside gets its number now, the last so far; False when the lease is lost."""
+    if not await settlement.hold(db, [fence]):
+        return False
+    await db.execute(_SQL["number_step"], run_id=fence[0], step_id=step_id, sequence=sequence)
+    return True
 
 
 @store_call(Kind.READ, idempotent=True)

@@ -93,7 +93,7 @@ async def _is_ours(run_pass: RunPass, recorded: RecordedStep, workflow: str, inp
         if await _has_started(run_pass, decode(recorded.output or "[]"), workflow, inputs):
             return True
         fence, step_id = run_pass.claim.fence, recorded.step_id
-        await run_pass.recorder.ask(lambda _again: outside(claims.make_room(run_pass.db, fence, step_id)))
+        await run_pass.recorder.ask_under_lease(lambda: outside(claims.make_room(run_pass.db, fence, step_id)))
         del run_pass.claim.steps[step_id]
     return False
 

@@ -43,13 +43,11 @@ async def refused_answer(
     text = run_pass.failures.error_text(wrong)
     run_pass.in_flight.begin()
     try:
-        is_held = await run_pass.recorder.ask(
-            lambda _again: outside(claims.refuse_answer(run_pass.db, run_pass.claim.fence, place.step_id, error=text))
+        await run_pass.recorder.ask_under_lease(
+            lambda: outside(claims.refuse_answer(run_pass.db, run_pass.claim.fence, place.step_id, error=text))
         )
     finally:
         run_pass.in_flight.finish()
-    if not is_held:
-        raise run_pass.lease.lose()
     record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR, error=text)
     return run_pass.failures.failure_of(record, branch=branch)
 

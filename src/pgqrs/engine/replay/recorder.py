@@ -88,7 +88,7 @@ class Recorder:
         found: RecordedStep | None = steps[run_id].get(step_id)
         if found is None or found.sequence is not None or number is None:
             return None
-        await self.ask(lambda _again: outside(claims.number_step(self._db, self._fence, step_id, number)))
+        await self.ask_under_lease(lambda: outside(claims.number_step(self._db, self._fence, step_id, number)))
         return found
 
     async def fail(
@@ -134,6 +134,11 @@ class Recorder:
             raise
         except Exception as error:  # noqa: BLE001 - none of it is the handler's
             return await self.insisted(error, lambda: call(True), answers=answers)  # noqa: FBT003 - perhaps done
+
+    async def ask_under_lease(self, call: Callable[[], Awaitable[bool]]) -> None:
+        """As `ask`, of a call that answers whether the lease still held: when not, the pass is over."""
+        if not await self.ask(lambda _again: call()):
+            raise self._lease.lose()
 
     async def insisted(
         self, error: Exception, again: Callable[[], Awaitable[T]], *, answers: tuple[type[Exception], ...] = ()

@@ -188,7 +188,7 @@ class RunPass:
         if left:
             # Apart, as every verb: a branch that is cancelled meanwhile hears of it at once.
             self.in_flight.begin()
-            losing = self.recorder.ask(lambda _again: claims.lose_places(self.db, self.claim.fence, left))
+            losing = self.recorder.ask_under_lease(lambda: claims.lose_places(self.db, self.claim.fence, left))
             body = self.in_flight.begun(outside(losing))
             with uninterrupted(self, "replay"):
                 await told(self.order.arrivals, body, lambda: None)
@@ -206,8 +206,8 @@ class RunPass:
         number = self.order.number(place.step_id)
         try:
             with uninterrupted(self, step_id := place.step_id):
-                await self.recorder.ask(
-                    lambda _again: outside(claims.number_step(self.db, self.claim.fence, step_id, number))
+                await self.recorder.ask_under_lease(
+                    lambda: outside(claims.number_step(self.db, self.claim.fence, step_id, number))
                 )
         finally:
             self.order.is_numbered(place.step_id)
