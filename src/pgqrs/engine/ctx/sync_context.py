@@ -282,7 +282,10 @@ class SyncContext:
             run_pass.check_usable()
             # It waits for its branches from now on: when they all wait, so does the run.
             parent.joining += len(functions)
-            return [parent.child() for _ in functions]
+            begun = [parent.child() for _ in functions]
+            for branch in begun:
+                branch.gathered_in, branch.is_collected = functions, return_exceptions
+            return begun
 
         token = handled_error.set(handled_here())
         try:

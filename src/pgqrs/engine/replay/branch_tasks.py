@@ -19,9 +19,10 @@ _TIMERS = frozenset(
 ) - {None}
 
 
-# Where `asyncio.wait` waits, where `asyncio.shield` begins, and where Python 3.11's `wait_for` gives up.
+# Where `wait` waits, where `shield` and `gather` begin, and where Python 3.11's `wait_for` gives up.
 _WAIT = getattr(getattr(asyncio.tasks, "_wait", None), "__code__", None)
 _SHIELD = getattr(asyncio.shield, "__code__", None)
+_GATHER = getattr(asyncio.gather, "__code__", None)
 _GIVE_UP = getattr(getattr(asyncio.tasks, "_cancel_and_wait", None), "__code__", None)
 # Where `asyncio.as_completed` stops waiting; the second name is Python 3.13's.
 _AS_COMPLETED_IS_LATE = frozenset({"_on_timeout", "_handle_timeout"})
@@ -80,6 +81,10 @@ class BranchTask(asyncio.Task[Any]):
                 self._look_for_a_timer(frame)
             elif frame.f_code is _SHIELD:
                 self._be_shielded(frame.f_locals["outer"], waiting)
+            elif frame.f_code is _GATHER and self.branch is not None:
+                # The dict is made in each call: it stands for the call.
+                self.branch.gathered_in = frame.f_locals["arg_to_fut"]
+                self.branch.is_collected = bool(frame.f_locals["return_exceptions"])
         super().add_done_callback(callback, **options)
 
     def remove_done_callback(self, callback: Callable[[Self], object], /) -> int:

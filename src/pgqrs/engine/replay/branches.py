@@ -81,6 +81,9 @@ class Branch:
         self.task: asyncio.Future[Any] | None = None
         # What it ended with, when it raised.
         self.error: BaseException | None = None
+        # The call of `gather` that waits for it, and whether that gives the handler its error as a value.
+        self.gathered_in: object = None
+        self.is_collected: bool = False
         self._among = among
         # Its place among the branches of its parent. What tells the runs of a process apart, see `BranchTask`.
         self.number = 0
@@ -128,9 +131,16 @@ class Branch:
         """True when its pass is over before its end."""
         return self._among.is_halted
 
+    def is_heard(self) -> bool:
+        """True when the handler has got its error from its task, as by `await` or `task.exception()`."""
+        # asyncio keeps it, to tell of errors that nothing ever asked for.
+        return self.task is not None and not getattr(self.task, "_log_traceback", False)
+
     def end(self, task: asyncio.Future[Any] | None = None) -> None:
         if task is not None and not task.cancelled():
-            self.error = task.exception()
+            self.error = getattr(task, "_exception", None)
+            if self.error is not None:
+                self._among.note_error(task)
         self._become(BranchState.ENDED)
         self._among.changed()
 
@@ -197,7 +207,7 @@ class Branch:
 class BranchSet:
     """The branches of one pass that have not ended: its handler, and the tasks or threads that the handler began."""
 
-    __slots__ = ("_is_async", "changed", "is_halted", "live", "outwaited", "root", "stirring", "timed_out")
+    __slots__ = ("_failed", "_is_async", "changed", "is_halted", "live", "outwaited", "root", "stirring", "timed_out")
 
     def __init__(
         self,
@@ -215,6 +225,8 @@ class BranchSet:
         self.timed_out: Callable[[Branch], None] = timed_out
         self._is_async = is_async
         self.is_halted: bool = False
+        # Tasks that ended with an error; None when the pass is over.
+        self._failed: list[asyncio.Future[Any]] | None = []
         self.live: dict[Branch, None] = {}
         # Those that do not wait for the engine.
         self.stirring: dict[Branch, None] = {}
@@ -230,6 +242,13 @@ class BranchSet:
         """True when results have an order that the handler sees: threads come in none."""
         return len(self.live) > 1 and self._is_async
 
+    def note_error(self, task: asyncio.Future[Any]) -> None:
+        """Until the pass is over it is of interest whether the handler asks for it."""
+        if self._failed is None:
+            task.exception()
+        else:
+            self._failed.append(task)
+
     def cancel(self, but: Container[object] = ()) -> list[asyncio.Future[Any]]:
         """The handler's tasks, but for its own."""
         tasks = [
@@ -243,6 +262,10 @@ class BranchSet:
 
     def close(self) -> None:
         """From now on the end of a branch concerns no one."""
+        failed, self._failed = self._failed or (), None
+        for task in failed:
+            # asyncio would log that nothing ever asked for its error; the run's history tells of it.
+            task.exception()
         self.changed = self.outwaited = _nothing
         self.timed_out = lambda _branch: None
         self.live.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgqrs.db.runs.records import StepRecord
@@ -90,10 +90,11 @@ def culprits(failed: Sequence[FailedStep], error: BaseException) -> list[FailedS
     found = {id(step) for step in sources}
     parents = {_parent(step) for step in sources if _parent(step) is not None}
     calls = {id(step.beside) for step in sources if step.beside is not None}
+    gathers = {id(step.branch.gathered_in) for step in sources if step.branch is not None}
     return [
         step
         for step in failed
-        if id(step) in found or id(step.beside) in calls or (_is_unseen(step) and _parent(step) in parents)
+        if id(step) in found or id(step.beside) in calls or (_parent(step) in parents and _is_unseen(step, gathers))
     ]
 
 
@@ -186,7 +187,18 @@ def _parent(step: FailedStep) -> Branch | None:
     return None if step.branch is None else step.branch.parent
 
 
-def _is_unseen(step: FailedStep) -> bool:
-    """True when its error reached no part of the handler, or ended a branch that is not the handler itself."""
+def _is_unseen(step: FailedStep, gathers: Container[int]) -> bool:
+    """True when its error reached no part of the handler, or ended a branch whose error did not.
+
+    `gathers` are the calls of `gather` that raised the error of another branch.
+    """
     branch = step.branch
-    return branch is not None and branch.parent is not None and (not step.is_raised or branch.error is step.error)
+    if branch is None or branch.parent is None:
+        return False
+    if not step.is_raised:
+        return True
+    if branch.error is not step.error:
+        return False
+    if branch.gathered_in is not None:
+        return not branch.is_collected and id(branch.gathered_in) in gathers
+    return not branch.is_heard()
