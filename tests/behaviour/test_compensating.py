@@ -415,3 +415,49 @@ async def test_what_a_handler_does_about_an_error_that_is_false_is_a_compensatio
     done = await run(handler, max_attempts=2)
 
     assert (done.status, len(times)) == ("ERROR", 1)
+
+
+async def test_a_call_with_the_key_of_a_run_that_compensated_does_not_carry_it_on(store, shop):
+    @pgqrs.workflow(name="flow")
+    async def sell(ctx):
+        await ctx.step("charge", shop.charge)
+        try:
+            return await ctx.step("ship", shop.ship)
+        except Refused:
+            await ctx.step("refund", shop.refund)
+            raise
+
+    with pytest.raises(Refused):
+        await sell.run(key="order-1", store=store)
+    with pytest.raises(pgqrs.InvalidTransition) as refused:
+        await sell.run(key="order-1", store=store)
+    await flow_.reset(1, store)
+    shipped = await sell.run(key="order-1", store=store)
+
+    assert refused.value.problem == (
+        "run 1 ended in ERROR after its workflow had run 'refund' because of the error, and the step that failed could "
+        "succeed now"
+    )
+    assert refused.value.hint == (
+        "to begin again: pgqrs run reset 1; to run only the failed step again: pgqrs run restart 1"
+    )
+    assert (shipped, shop.did) == ("shipped", ["charge", "ship", "refund", "charge", "ship"])
+
+
+async def test_a_restart_of_many_leaves_out_those_that_compensated(run, store, shop):
+    async def handler(ctx, params):
+        await ctx.step("charge", shop.charge)
+        try:
+            await ctx.step("ship", shop.ship)
+        except Refused:
+            await ctx.step("refund", shop.refund)
+            raise
+
+    failed = await run(handler, max_attempts=1)
+    done = await pgqrs.admin(store).restart_runs(workflow="flow", dry_run=False)
+    await failed.refresh()
+
+    assert (done.done, done.skipped, failed.status) == (0, 1, "ERROR")
+    assert "had run 'refund' because of the error" in done.reasons[0].reason
+    await flow_.restart(failed.run_id, store)
+    assert (await run(handler, run_id=failed.run_id)).status == "SUCCESS"

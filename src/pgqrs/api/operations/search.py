@@ -137,10 +137,12 @@ class SearchVerbs:
         """Restart the runs of a filter where they stopped. Without a status: those in ERROR or CANCELLED.
 
         Each heals as `workflow(name).restart` does. Children come before their parents, which then wait for them.
+        Runs that compensated are skipped.
         """
 
         async def restart(db: Driver, run_id: int) -> None:
-            await transitions.restart(db, run_id, actor=actor, request=uuid.uuid4().hex)
+            request = uuid.uuid4().hex
+            await transitions.restart(db, run_id, actor=actor, request=request, unless_compensated=True)
             db.hints.announce([-run_id, OUTBOX])
 
         check_texts(actor=actor)

@@ -64,7 +64,7 @@ async def begin(db: Database, new: NewRuns, *, workflow: str, info: Mapping[str,
         row = await runs.get(db, made.run_id)
         if row.status is RunStatus.ERROR:
             _refuse_unknown(row)
-            await transitions.restart(db, made.run_id)
+            await transitions.restart(db, made.run_id, unless_compensated=True)
         return begun
     return await _leased(db, begun, lease_seconds=lease_seconds)
 

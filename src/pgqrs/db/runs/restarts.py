@@ -118,6 +118,17 @@ def compensations_in(error: str | None) -> list[str]:
     return [each for each in named if isinstance(each, str)] if isinstance(named, list) else []
 
 
+def refuse_compensated(run: EndedRun) -> None:
+    """Raises InvalidTransition when the handler of this run has made up for the error that ended it."""
+    if run.status is RunStatus.ERROR and (done := compensations_in(run.error)):
+        again, only = command("run reset", run.run_id), command("run restart", run.run_id)
+        raise InvalidTransition(
+            f"run {run.run_id} ended in ERROR after its workflow had run {', '.join(map(repr, done))} because of the "
+            "error, and the step that failed could succeed now",
+            hint=f"to begin again: {again}; to run only the failed step again: {only}",
+        )
+
+
 def blames_children(error: str | None, last_error: str | None) -> bool:
     """True when the record of a failed run says that it failed because of a child."""
     named = culprits_in(error, last_error)

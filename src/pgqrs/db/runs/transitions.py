@@ -133,11 +133,19 @@ async def signal(db: Database, run_id: int, *, name: str, payload: str, actor: s
 
 
 @store_call(Kind.UNIT, idempotent=True)
-async def restart(db: Database, run_id: int, *, actor: str | None = None, request: str | None = None) -> None:
+async def restart(
+    db: Database,
+    run_id: int,
+    *,
+    actor: str | None = None,
+    request: str | None = None,
+    unless_compensated: bool = False,
+) -> None:
     """Continues an ended run, or one whose worker crashed, where it stopped: the steps at fault run again.
 
     `request` is an id of this call: when the reply is lost, the call that is repeated knows its own work by it. All
     other runs are refused, so that of several calls one restarts the run, and none takes it from its worker.
+    `unless_compensated` is for callers that have not looked at the run: its refund may have been paid.
     """
     messages = await db.fetch(_SQL["lock_message"], run_id=run_id)
     run = await _locked(db, run_id)
@@ -150,6 +158,8 @@ async def restart(db: Database, run_id: int, *, actor: str | None = None, reques
         )
     if run.status not in ENDED and not await _is_crashed(db, run, messages):
         raise InvalidTransition(await _no_restart(db, run, messages))
+    if unless_compensated:
+        restarts.refuse_compensated(run.ended)
     reopened = await restarts.reopened_by_restart(db, run.ended)
     await _restart(db, {run_id: reopened})
     data = facts(reopened=reopened[:_MOST_NAMED], request=request)

@@ -227,7 +227,7 @@ class Executor:
             pause_seconds=self._config.pause_check_interval_seconds,
             lease_seconds=claim.lease_seconds,
             step_ids=[step.record.step_id for step in made_it_fail],
-            compensated_by=compensated_by,
+            compensated_by=compensated_by if is_made_up_for else (),
             is_ours=is_ours,
             raised_as=raised_as(made_it_fail, error),
         )
