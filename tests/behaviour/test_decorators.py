@@ -164,3 +164,44 @@ async def test_a_step_of_the_context_takes_a_policy_too(run, given):
     failed = await run(handler, max_attempts=1)
 
     assert f"ctx.step(retry=) must be a pgqrs.RetryPolicy, got {given!r}; write retry=" in failed.error["message"]
+
+
+async def test_a_trigger_makes_the_definition_of_a_workflow_whose_code_is_at_hand(store):
+    @pgqrs.workflow
+    async def fresh(ctx, n: int):
+        return n + 1
+
+    run_id = await fresh.trigger(1).execute(store)
+    worker = await pgqrs.worker("w").workflows([fresh]).create(store)
+    await worker.run_until_idle()
+    await worker.close()
+
+    assert (await fresh.get_run(run_id, store)).output() == 2
+    with pytest.raises(pgqrs.WorkflowNotFound):
+        await pgqrs.workflow("another_programs").trigger(1).execute(store)
+
+
+async def test_a_worker_takes_one_workflow_or_a_list_of_them(store):
+    @pgqrs.workflow
+    async def first(ctx):
+        return 1
+
+    @pgqrs.workflow
+    async def second(ctx):
+        return 2
+
+    run_ids = [await each.trigger().execute(store) for each in (first, second)]
+    for given in (first, [second]):
+        worker = await pgqrs.worker("w").workflows(given).create(store)
+        await worker.run_until_idle()
+        await worker.close()
+
+    assert [
+        (await first.get_run(run_ids[0], store)).output(),
+        (await second.get_run(run_ids[1], store)).output(),
+    ] == [
+        1,
+        2,
+    ]
+    with pytest.raises(pgqrs.ConfigError, match=r"takes a module, decorated workflows or a mapping, not \[5\]"):
+        pgqrs.worker("w").workflows([5])

@@ -28,7 +28,7 @@ from pgqrs.engine import instrumentation
 from pgqrs.engine.ctx.context import in_body
 from pgqrs.engine.definitions.arguments import each_checked, encoded_inputs
 from pgqrs.engine.definitions.binding import Signature
-from pgqrs.errors import ConfigError, NoActiveWorker
+from pgqrs.errors import ConfigError, NoActiveWorker, WorkflowNotFound
 from pgqrs.serialization import encode
 from pgqrs.text.durations import checked_seconds
 from pgqrs.types import Result_co
@@ -148,7 +148,7 @@ class Trigger(Generic[Result_co, Given_co]):
                 self._workflow.name,
             )
         db = await store.ready()
-        found = await store.workflow(self._workflow.name)
+        found = await self._found(store)
         new = new_runs(
             store.config,
             found,
@@ -167,6 +167,16 @@ class Trigger(Generic[Result_co, Given_co]):
             origin.made([each.run_id for each in made])
         db.hints.announce([found.queue_id, OUTBOX] if db.audit_policy.published else [found.queue_id])
         return made
+
+    async def _found(self, store: Store) -> workflows.WorkflowRow:
+        """One whose code is at hand is created when it is missing, as a direct call and a worker would."""
+        try:
+            return await store.workflow(self._workflow.name)
+        except WorkflowNotFound:
+            if self._workflow.signature is None:
+                raise
+        await store.create_workflow(self._workflow.name)
+        return await store.workflow(self._workflow.name)
 
     async def _look_for_workers(self, store: Store, found: workflows.WorkflowRow) -> None:
         queue_id = found.queue_id

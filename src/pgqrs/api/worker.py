@@ -95,7 +95,7 @@ class WorkerBuilder:
         return self
 
     def workflows(self, given: Any) -> Self:
-        """A module with decorated workflows, or a mapping from names to handlers."""
+        """A module with decorated workflows, a list of such workflows, or a mapping from names to handlers."""
         found = _handlers_in(given)
         for name, handler in found.items():
             known = self._handlers.get(name)
@@ -189,10 +189,23 @@ async def _define(
 
 
 def _handlers_in(given: Any) -> dict[str, Handler]:
-    """Of a module with decorated workflows, or a mapping from names to handlers."""
-    from pgqrs.api.workflow import discover_workflows  # noqa: PLC0415 - they import each other's nouns
+    """Of a module with decorated workflows, of such workflows themselves, or a mapping from names to handlers."""
+    from pgqrs.api.workflow import DecoratedWorkflow, discover_workflows  # noqa: PLC0415 - they import each other's
 
-    found: Mapping[str, Any] = given if isinstance(given, Mapping) else discover_workflows(given)
+    several = [given] if isinstance(given, DecoratedWorkflow) else given
+    found: Mapping[str, Any]
+    if isinstance(given, Mapping):
+        found = given
+    elif isinstance(several, list | tuple) and all(isinstance(each, DecoratedWorkflow) for each in several):
+        found = {each.name: each for each in several}
+    elif given is None or hasattr(given, "__dict__"):
+        # A module, or what stands for one.
+        found = discover_workflows(given)
+    else:
+        raise ConfigError(
+            f"workflows(...) takes a module, decorated workflows or a mapping, not {given!r}",
+            hint="write workflows(app), workflows([order, refund]) or workflows({'order': handler})",
+        )
     if not found:
         raise ConfigError(f"there is no decorated workflow in {given!r}")
     return {name: _handler_of(checked_name("workflow", name), function) for name, function in found.items()}
