@@ -158,9 +158,22 @@ async def _emitting(ctx):
     await ctx.emit("order.shipped", {"by": threading.Lock()})
 
 
+async def _in_a_step(ctx):
+    await ctx.step("lock", lambda: {"by": threading.Lock()})
+
+
+async def _in_a_transaction(ctx):
+    async def work(tx):
+        return threading.Lock()
+
+    await ctx.transaction("book", work)
+
+
 @pytest.mark.parametrize(
     ("handler", "said"),
     [
+        (_in_a_step, "the result of step 'lock': $.by: cannot store a value of type lock"),
+        (_in_a_transaction, "the result of step 'book': cannot store a value of type lock"),
         (_returning(threading.Lock()), "the result of workflow 'flow': cannot store a value of type lock"),
         (_returning([threading.Lock()]), "the result of workflow 'flow': $[0]: cannot store a value of type lock"),
         (_emitting, "the data of event 'order.shipped': $.by: cannot store a value of type lock"),

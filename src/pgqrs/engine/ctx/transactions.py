@@ -12,6 +12,7 @@ from pgqrs.db.runs import claims
 from pgqrs.db.runs.history import Emission
 from pgqrs.db.runs.records import StepRecord
 from pgqrs.engine.ctx.recorded_results import replayed
+from pgqrs.engine.ctx.step_body import stored_result
 from pgqrs.engine.ctx.steps import Raise, apart
 from pgqrs.engine.definitions.handlers import return_type
 from pgqrs.engine.replay.branches import Branch, BranchPlace, current_body, current_branch
@@ -135,7 +136,7 @@ def _encoded(run_pass: RunPass, step: StepRecord, work: Work) -> claims.Work:
             raise _Odd(error) from error
         finally:
             current_body.reset(token)
-        output = encode(result, max_bytes=limit)
+        output = stored_result(step.step_id, result, max_bytes=limit)
         decode(output, return_type(work))
         return output, emitted + [
             Emission(run_pass.claim.run_id, checked_event_type(name), encode(data, max_bytes=limit))
