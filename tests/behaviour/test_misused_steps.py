@@ -143,6 +143,42 @@ async def test_a_step_that_is_not_awaited_ends_the_run_in_error(run):
     assert "'charge' was called and not awaited" in done.last_error
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda ctx: ctx.step("fetch", int, 5) + 1,
+        lambda ctx: ctx.step("fetch", dict)["total"],
+        lambda ctx: ctx.step("fetch", str).upper(),
+        lambda ctx: ctx.wait_for("fetch") + 1,
+        lambda ctx: sum([ctx.now()]),
+    ],
+)
+async def test_a_step_that_is_used_without_an_await_is_named(run, use):
+    async def handler(ctx, params):
+        return use(ctx)
+
+    done = await run(handler)
+
+    assert (done.status, done.attempt) == ("ERROR", 1)
+    assert "was called and not awaited, so it never ran; put `await` before the call" in done.last_error
+
+
+async def test_a_coroutine_of_the_handlers_own_is_none_of_our_business(run):
+    async def price():
+        return 5
+
+    async def handler(ctx, params):
+        late = price()
+        try:
+            return late + 1
+        finally:
+            late.close()
+
+    done = await run(handler, max_attempts=1)
+
+    assert done.last_error == "TypeError: unsupported operand type(s) for +: 'coroutine' and 'int'"
+
+
 async def charge(amount: int) -> int:
     return amount
 

@@ -31,9 +31,12 @@ class UnawaitedCalls:
         if self._calls and has_tasks:
             # It may have been given to a task that has not had its first turn.
             await asyncio.sleep(0)
-        forgotten = [step_id for step_id, each in self._calls.items() if _was_never_begun(each)]
+        forgotten = {step_id: each for step_id, each in self._calls.items() if _was_never_begun(each)}
         self._calls.clear()
         if forgotten:
+            for each in forgotten.values():
+                # Named here, Python need not warn of it, too.
+                each.close()
             names = ", ".join(map(repr, forgotten))
             raise PermanentError(
                 f"{names} was called and not awaited, so it never ran", hint="put `await` before the call"
@@ -45,3 +48,8 @@ def _was_never_begun(coroutine: Coroutine[Any, Any, Any]) -> bool:
     if isinstance(coroutine, CoroutineType):
         return inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
     return not getattr(coroutine, "is_begun", True)
+
+
+def tells_of_a_coroutine(error: BaseException) -> bool:
+    """True for `unsupported operand type(s) for +: 'coroutine' and 'int'` and the like."""
+    return "'coroutine'" in str(error) or "'Waiter'" in str(error)

@@ -22,6 +22,7 @@ from pgqrs.engine.replay.branches import current_body, current_branch, handled_e
 from pgqrs.engine.replay.failures import raised_as, reopened
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.engine.replay.task_factory import install_task_factory, outside
+from pgqrs.engine.replay.unawaited import tells_of_a_coroutine
 from pgqrs.engine.replay.unwinding import EngineSignal
 from pgqrs.engine.runs.committer import Committer
 from pgqrs.engine.runs.outcome import Outcome, failure, without_handler
@@ -251,6 +252,11 @@ class Executor:
                 value = await handler.function(*given, **arguments)
             else:
                 value = await in_thread(in_root, run_pass.root, handler.function, *given, **arguments)
+        except (TypeError, AttributeError) as error:
+            if tells_of_a_coroutine(error):
+                # It was used as if it were the value that `await` would have given.
+                await run_pass.check_all_were_awaited()
+            raise
         finally:
             # What follows is the engine's own.
             current_branch.reset(tokens[0])
