@@ -82,6 +82,8 @@ async def test_a_slow_client_is_put_out(store, furnished, tmp_path, quick, monke
         served(store, furnished, tmp_path) as target,
         Clients(target, kind, 3, every=QUICK / 8),
     ):
+        # Connections are accepted in their order: when this one is answered, the clients have been let in.
+        assert await ask(target, 30) is not None
         await _gone(target)
         assert await ask(target, 30) is not None
 
