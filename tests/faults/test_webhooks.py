@@ -1,14 +1,17 @@
 """Webhooks on a real socket: what is sent, and receivers that fail in every way, each bounded in time and memory."""
 
 import asyncio
+import contextlib
 import gc
 import json
 import logging
 import os
 import shutil
+import socket
 import ssl
 import subprocess
 import time
+from types import SimpleNamespace
 
 import pytest
 from cloudevents.core.bindings.http import HTTPMessage, from_binary, from_structured
@@ -312,6 +315,29 @@ async def test_a_certificate_for_another_name_is_refused(tls_receiver, trusting)
 async def test_a_receiver_that_speaks_no_tls_is_refused(receiver):
     with pytest.raises(pgqrs.PublishFailed):
         await tls_publisher_to(receiver, timeout=1).publish(an_event())
+
+
+@pytest.mark.parametrize("broken", [b"HTTP/1.1 200 OK\r\n\r\n", b"\x17\x03\x03\x00\x20" + b"x" * 32])
+async def test_a_receiver_that_leaves_tls_after_the_handshake_is_a_failure(certificate, trusting, broken):
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*certificate)
+
+    def answer():
+        with context.wrap_socket(listening.accept()[0], server_side=True) as encrypted:
+            encrypted.recv(65536)
+            with socket.socket(fileno=encrypted.detach()) as below:
+                below.sendall(broken)
+                # Until the other side hangs up, which must find the answer first.
+                with contextlib.suppress(ConnectionError):
+                    while below.recv(65536):
+                        pass
+
+    with socket.create_server((HOST, 0)) as listening:
+        answering = asyncio.create_task(asyncio.to_thread(answer))
+        receiver = SimpleNamespace(port=listening.getsockname()[1])
+        with pytest.raises(pgqrs.PublishFailed, match="the connection broke before an answer came"):
+            await tls_publisher_to(receiver, ssl_context=trusting).publish(an_event())
+        await answering
 
 
 async def test_an_endless_answer_over_tls_is_not_read(tls_receiver, trusting, exchanges):

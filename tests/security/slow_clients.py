@@ -189,11 +189,14 @@ async def _status(target: Target) -> bytes:
 async def attack(
     target: Target, kind: Kind, count: int, *, asked: int = 20, seconds: float = 5.0, until: float = 0.0
 ) -> Outcome:
-    """Others are asked while all of the clients are there; what is still held is counted `until` seconds after they
-    came, or as soon as nothing is; without such a time, when all have been asked."""
+    """Others are asked while all of the clients are there; what is still held is counted `until` seconds after the
+    first was answered, or as soon as nothing is; without such a time, when all have been asked."""
     async with Clients(target, kind, count):
+        # A busy server has not accepted the clients yet, and so holds nothing. It accepts connections in their order:
+        # once a later one is answered, it has them all.
+        took = [await ask(target, seconds)]
         counting = asyncio.create_task(_held(target, until)) if until else None
-        took = [await ask(target, seconds) for _ in range(asked)]
+        took += [await ask(target, seconds) for _ in range(asked - 1)]
         held = target.held if counting is None else await counting
         answered = [each for each in took if each is not None]
         return Outcome(held, len(answered), asked, max(answered, default=0.0))
@@ -201,9 +204,9 @@ async def attack(
 
 async def _held(target: Target, until: float) -> int:
     ends_at = time.monotonic() + until
-    while target.held and time.monotonic() < ends_at:
+    while (held := target.held) and time.monotonic() < ends_at:
         await asyncio.sleep(0.1)
-    return target.held
+    return held
 
 
 # -- targets -------------------------------------------------------------------------------------------------

@@ -82,6 +82,8 @@ async def test_a_slow_client_is_put_out(store, furnished, tmp_path, quick, monke
         served(store, furnished, tmp_path) as target,
         Clients(target, kind, 3, every=QUICK / 8),
     ):
+        # Connections are accepted in their order: when this one is answered, the clients have been let in.
+        assert await ask(target, 30) is not None
         await _gone(target)
         assert await ask(target, 30) is not None
 
@@ -206,7 +208,7 @@ async def test_a_request_with_two_lengths_is_refused_and_ends_the_connection(sto
     assert b"connection: close" in answer
 
 
-@pytest.mark.parametrize(("size", "status"), [(15_000, b"200"), (16_500, b"431"), (60_000, b"431")])
+@pytest.mark.parametrize(("size", "status"), [(15_000, b"200"), (16_500, b"431"), (60_000, b"400")])
 async def test_headers_of_more_than_16_kb_are_refused_however_they_arrive(store, size, status):
     async with http.server(store) as port:
         head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Large: " + b"x" * size

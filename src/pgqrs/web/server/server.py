@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
+import logging
 import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -22,7 +23,7 @@ from pgqrs.web.auth.login import TOKEN
 from pgqrs.web.auth.proxies import ForwardedClient, TrustedProxies
 from pgqrs.web.auth.start_token import StartToken
 from pgqrs.web.auth.tokens import Tokens
-from pgqrs.web.server.connections import Gate, GuardedConnection
+from pgqrs.web.server.connections import MOST_CONNECTIONS, MOST_REFUSED, Gate, GuardedConnection
 from pgqrs.web.server.exchange import MOST_HEADER_BYTES
 from pgqrs.web.server.rate_limit import RateLimit
 
@@ -35,8 +36,14 @@ except ModuleNotFoundError as _error:
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
 
+log: logging.Logger = logging.getLogger("pgqrs.web")
+
 PORT = 7890
 KEEP_ALIVE_SECONDS = 15
+# Connections that wait to be accepted. All of them are, in one turn of the event loop, before the first is counted.
+BACKLOG = 128
+# File descriptors: for connections, and some for the store, the log and the files of the dashboard.
+FILES = MOST_CONNECTIONS + MOST_REFUSED + BACKLOG + 100
 
 
 async def serve(
@@ -73,6 +80,7 @@ async def serve(
         dashboard=dashboard,
         rate=rate,
     )
+    _ask_for_files()
     listening = listen(host, port)
     try:
         gate = Gate(trusted=proxies)
@@ -122,7 +130,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
-        listening.listen(128)
+        listening.listen(BACKLOG)
     except (OSError, OverflowError) as error:
         listening.close()
         number = getattr(error, "errno", None)
@@ -136,6 +144,20 @@ def listen(host: str, port: int) -> socket.socket:
             ) from None
         raise ConfigError(f"cannot listen on {host}, port {port}: {error}") from None
     return listening
+
+
+def _ask_for_files() -> None:
+    """Raise the limit of open files where it is too low (256 on macOS): without one, no connection makes place."""
+    try:
+        import resource  # noqa: PLC0415 - Windows has no such limit
+    except ModuleNotFoundError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < FILES:
+        most = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        if most < FILES:
+            log.warning("this process may have %d files open, and needs up to %d; see `ulimit -n`", most, FILES)
 
 
 def _is_any(host: str) -> bool:
@@ -156,8 +178,10 @@ def _config(application: Starlette, gate: Gate, *, root_path: str, proxies: Trus
         ws="none",
         lifespan="off",
         log_config=None,
-        # Its notes on starting and stopping would stand between the lines of the audit log.
-        log_level="warning",
+        # Its notes on starting and stopping would stand between the lines of the audit log. Its warnings tell of
+        # requests that are not HTTP, or ask for websockets: strangers may cause as many as they like.
+        log_level="error",
+        backlog=BACKLOG,
         access_log=False,
         server_header=False,
         # A proxy that may say for whom it asks decides who is locked out. uvicorn compares addresses by their text.

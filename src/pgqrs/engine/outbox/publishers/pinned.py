@@ -117,7 +117,7 @@ class _Stream(httpcore2.AsyncNetworkStream):
             raise PublishFailed(f"the head of the answer is longer than {MOST_BYTES} bytes")
         try:
             found = await self._inner.read(min(max_bytes, MOST_BYTES - self.received), timeout)
-        except httpcore2.ReadError:
+        except (httpcore2.ReadError, ssl.SSLError):
             raise PublishFailed("the connection broke before an answer came") from None
         if not found:
             raise PublishFailed("the connection was closed before an answer came")
