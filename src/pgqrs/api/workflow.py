@@ -331,22 +331,24 @@ class DecoratedWorkflow(Workflow[Result_co], Generic[P, Result_co]):
 
 
 class AsyncWorkflow(DecoratedWorkflow[P, Result_co]):
-    """A decorated `async def`: awaited where it is called."""
+    """A decorated `async def`: awaited where it is called, but not with the context of a plain workflow."""
 
     if TYPE_CHECKING:
 
         @overload  # type: ignore[override]
         def __call__(
-            self, ctx: Context | SyncContext | RunContext, /, *args: P.args, **kwargs: P.kwargs
+            self, ctx: Context | RunContext, /, *args: P.args, **kwargs: P.kwargs
         ) -> Coroutine[object, None, Result_co]: ...
+        @overload
+        def __call__(self, ctx: SyncContext, /, *args: P.args, **kwargs: P.kwargs) -> Result_co: ...
         @overload
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, Result_co]: ...
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...  # type: ignore[misc]
 
         @overload  # type: ignore[override]
-        def run(
-            self, ctx: Context | SyncContext, /, *args: P.args, **kwargs: P.kwargs
-        ) -> Coroutine[object, None, Result_co]: ...
+        def run(self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, Result_co]: ...
+        @overload
+        def run(self, ctx: SyncContext, /, *args: P.args, **kwargs: P.kwargs) -> Result_co: ...
         @overload
         def run(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, Result_co]: ...
         @overload
@@ -361,20 +363,24 @@ class AsyncWorkflow(DecoratedWorkflow[P, Result_co]):
 
 
 class PlainWorkflow(DecoratedWorkflow[P, Result_co]):
-    """A decorated plain `def`: called without `await`."""
+    """A decorated plain `def`: called without `await`, but awaited with the context of an async workflow."""
 
     if TYPE_CHECKING:
 
         @overload  # type: ignore[override]
         def __call__(
-            self, ctx: Context | SyncContext | RunContext, /, *args: P.args, **kwargs: P.kwargs
-        ) -> Result_co: ...
+            self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs
+        ) -> Coroutine[object, None, Result_co]: ...
+        @overload
+        def __call__(self, ctx: SyncContext | RunContext, /, *args: P.args, **kwargs: P.kwargs) -> Result_co: ...
         @overload
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Result_co: ...
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...  # type: ignore[misc]
 
         @overload  # type: ignore[override]
-        def run(self, ctx: Context | SyncContext, /, *args: P.args, **kwargs: P.kwargs) -> Result_co: ...
+        def run(self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, Result_co]: ...
+        @overload
+        def run(self, ctx: SyncContext, /, *args: P.args, **kwargs: P.kwargs) -> Result_co: ...
         @overload
         def run(self, *args: P.args, **kwargs: P.kwargs) -> Result_co: ...
         @overload
