@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
 from pgqrs.api.arguments import check_function, checked_whole
@@ -94,7 +95,7 @@ class WorkerBuilder:
             self._handlers[name] = served[name] = _handler_of(name, function)
         return self
 
-    def workflows(self, given: Any) -> Self:
+    def workflows(self, given: ModuleType | Mapping[str, object]) -> Self:
         """A module with decorated workflows, or a mapping from names to handlers."""
         found = _handlers_in(given)
         for name, handler in found.items():
@@ -279,7 +280,7 @@ class Worker:
         for name in handlers:
             handlers[name] = _handler_of(name, function)
 
-    async def add_workflows(self, given: Any) -> None:
+    async def add_workflows(self, given: ModuleType | Mapping[str, object]) -> None:
         """More code while it runs, from a module or a mapping: runs of it are leased from now on."""
         service = self._loop.service
         added = {name: h for name, h in _handlers_in(given).items() if _is_served(name, service.prefixes)}
