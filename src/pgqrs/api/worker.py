@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
 from pgqrs.api.arguments import check_function, checked_whole
@@ -27,7 +28,14 @@ from pgqrs.shutdown_budgets import GRACE_SECONDS
 from pgqrs.text.names import checked_name
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from pgqrs.api.store import Store
+    from pgqrs.api.workflow import DecoratedWorkflow
+
+    Served: TypeAlias = (
+        ModuleType | Mapping[str, object] | DecoratedWorkflow[..., Any] | Sequence[DecoratedWorkflow[..., Any]]
+    )
 
 log: logging.Logger = logging.getLogger("pgqrs.worker")
 
@@ -94,7 +102,7 @@ class WorkerBuilder:
             self._handlers[name] = served[name] = _handler_of(name, function)
         return self
 
-    def workflows(self, given: Any) -> Self:
+    def workflows(self, given: Served) -> Self:
         """A module with decorated workflows, a list of such workflows, or a mapping from names to handlers."""
         found = _handlers_in(given)
         for name, handler in found.items():
@@ -292,7 +300,7 @@ class Worker:
         for name in handlers:
             handlers[name] = _handler_of(name, function)
 
-    async def add_workflows(self, given: Any) -> None:
+    async def add_workflows(self, given: Served) -> None:
         """More code while it runs, from a module or a mapping: runs of it are leased from now on."""
         service = self._loop.service
         added = {name: h for name, h in _handlers_in(given).items() if _is_served(name, service.prefixes)}
