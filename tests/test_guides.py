@@ -222,3 +222,27 @@ async def test_the_requests_of_the_http_guide_do_what_it_says(store):
     found = pgqrs.workflow("billing.invoice")
     assert (await found.get_run(run_id, store)).output() is True
     assert (cancelled["done"], (await found.get_run(other, store)).status) == (1, "CANCELLED")
+
+
+@pytest.mark.backends("sqlite")
+@pytest.mark.several_processes
+async def test_sigterm_stops_the_worker_the_dispatcher_and_the_consumer_of_the_guide(tmp_path):
+    (tmp_path / "serve.py").write_text(block("guides/workers.md", "python", "consumer.close()"))
+    async with pgqrs.connect(f"sqlite:///{tmp_path / 'app.db'}") as store:
+        await store.create_workflow("ship")
+        await pgqrs.workflow("ship").trigger("A 7").execute(store)
+        await store.create_queue("emails")
+        await (await store.producer("emails")).enqueue("ann@example.org")
+
+    with subprocess.Popen(
+        [sys.executable, "serve.py"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            at_work = {process.stdout.readline(), process.stdout.readline()}
+            process.terminate()
+            rest, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
+
+    assert at_work == {"published order.shipped\n", "sent ann@example.org\n"}, errors
+    assert (process.returncode, rest) == (0, "stopped\n"), errors

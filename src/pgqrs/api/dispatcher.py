@@ -77,21 +77,26 @@ class Dispatcher:
 
         With `signals`, SIGTERM, SIGINT and SIGHUP stop it.
         """
+        # Before it begins: a signal that a worker beside it hears must not be lost on it.
+        with on_signals(self.stop, *(STOP if signals else ())):
+            try:
+                await self._run()
+            finally:
+                self._loop, self._stopping = None, False
+
+    async def _run(self) -> None:
         made = await self._made()
-        db = self._store.database
         loop = self._loop = BackgroundLoop(
-            f"dispatcher {self.name}", made.turn, hints=db.hints, topics=[hints.OUTBOX]
+            f"dispatcher {self.name}", made.turn, hints=self._store.database.hints, topics=[hints.OUTBOX]
         )
         made.on_room, made.may_claim = loop.wake, lambda: not self._stopping
         if self._stopping:
             loop.stop()
-        with on_signals(self.stop, *(STOP if signals else ())):
-            try:
-                await loop.run()
-                await made.close(grace_seconds=GRACE_SECONDS)
-            finally:
-                await made.close()
-                self._loop, self._stopping = None, False
+        try:
+            await loop.run()
+            await made.close(grace_seconds=GRACE_SECONDS)
+        finally:
+            await made.close()
 
     def stop(self) -> None:
         """No more claims; `run_forever` returns soon. Idempotent, callable from a signal handler of the loop."""
