@@ -45,7 +45,7 @@ class _Listeners:
         self._before = self._ours = signal.getsignal(which)
         # No public function of a loop tells its handlers. A loop without this attribute, such as uvloop's, does not
         # get back what the application gave it.
-        self._before_in_loop: asyncio.Handle | None = vars(loop).get("_signal_handlers", {}).get(which)
+        self._before_in_loop: asyncio.Handle | None = getattr(loop, "_signal_handlers", {}).get(which)
 
     @classmethod
     def of(cls, loop: asyncio.AbstractEventLoop, which: signal.Signals) -> _Listeners:
