@@ -124,7 +124,7 @@ async def test_a_result_that_cannot_be_stored_fails_its_run_at_once_and_no_other
     failed = await flow.get_run(bad, store)
 
     assert failed.status == "ERROR"
-    whose = "$" if where is step_returns_it else "the result of workflow 'flow': "
+    whose = "the result of step 'make': " if where is step_returns_it else "the result of workflow 'flow': "
     assert failed.last_error.startswith((f"SerializationError: {whose}", f"PayloadTooLarge: {whose}"))
     assert (await flow.get_run(good, store)).output() == 1
     assert await store.database.fetch(Query("left", "select 1 from pgqrs_messages")) == []

@@ -27,7 +27,7 @@ TEXTS = tuple(
         (
             "\x1b[2J", "\x1b]0;owned\x07", "\x9b31m", "\x1b]8;;http://evil\x07link\x1b]8;;\x07", "\r\x1b[Kforged", "\x08\x08\x08",
             f"\n{FORGED}", f"\r\n{FORGED}", f"\x0b{FORGED}", f"\x0c{FORGED}", f"\x85{FORGED}", f"\u2028{FORGED}", f"\u2029{FORGED}",
-            "\nto get it going: touch owned", "\n  try: touch owned", "\npgqrs: forged", "\n[0:00] run 7  forged   done", "\u202egnp.exe",
+            "\nto get it going: touch owned", "\n  try: touch owned", "\npgqrs: forged", "\n[0:00] run 777  forged   done", "\u202egnp.exe",
             "\u2066x\u2069", "\u200b\u200d", "\ufeff", "\U000e0041", "\x7f",
         )
     )
@@ -35,7 +35,7 @@ TEXTS = tuple(
 UNSAFE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
-LINES = (FORGED, "to get it going: touch", "  try: touch", "pgqrs: forged", "[0:00] run 7")
+LINES = (FORGED, "to get it going: touch", "  try: touch", "pgqrs: forged", "[0:00] run 777")
 EVERYTHING = pytest.mark.breaks(*(f"I{n}" for n in range(1, 30)))
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import itertools
 import sys
 from collections.abc import Callable, Container, Iterator
+from types import CoroutineType
 from typing import Any, NamedTuple
 
 from pgqrs.db.runs.history import Emission
@@ -123,9 +125,17 @@ class Branch:
         """A deadline of asyncio's is about to cancel it."""
         self._among.timed_out(self)
 
+    def may_have_asked(self) -> bool:
+        """True when it has asked the context for something, or has not had its first turn, and may be about to."""
+        asked = self.task.get_coro() if isinstance(self.task, asyncio.Task) else None
+        is_new = isinstance(asked, CoroutineType) and inspect.getcoroutinestate(asked) == inspect.CORO_CREATED
+        return self.engaged or is_new
+
     def is_engaged(self) -> bool:
-        """True when it, or a branch of it that lives, has asked the context for something."""
-        return self.engaged or any(each.engaged and self in each.ancestors() for each in self._among.live)
+        """True when it, or a branch of it that lives, may have asked the context for something."""
+        return self.may_have_asked() or any(
+            each.may_have_asked() and self in each.ancestors() for each in self._among.live
+        )
 
     def is_halted(self) -> bool:
         """True when its pass is over before its end."""

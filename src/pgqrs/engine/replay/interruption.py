@@ -57,6 +57,6 @@ def timed_out(run_pass: RunPass, branch: Branch) -> None:
     if run_pass.is_unwinding or run_pass.is_done:
         return
     live = run_pass.branches.live
-    others = any(each.engaged for each in live if each is not branch)
+    others = any(each.may_have_asked() for each in live if each is not branch)
     if others and pending(branch, awaitable(live)) is Pending.OTHERS:
         run_pass.shutdown.refuse(outlasted("asyncio.timeout"))
