@@ -166,3 +166,38 @@ async def test_a_step_does_not_begin_in_a_worker_that_loses_the_run_meanwhile(st
     await worker.close()
 
     assert (tried, shipped) == (["book"], [])
+
+
+@pytest.mark.backends("postgres")
+async def test_a_step_that_commits_while_its_run_is_leased_again_is_seen(store, clock, config):
+    """The transaction of a worker whose lease is over may commit after the statement that leases the run began."""
+    import asyncpg
+
+    await store.create_workflow("flow")
+    queue_id = (await workflows.get(store.database, "flow")).queue_id
+    worker = await pgqrs.consumer("w", 0, "flow").handler(step).create(store)
+    run_id = await pgqrs.workflow("flow").trigger().execute(store)
+    [first] = await claims.claim(store.database, [Source(queue_id, 60.0)], worker_id=worker.worker_id, batch=1)
+    clock.advance(3600)
+    connection = await asyncpg.connect(config.dsn, server_settings={"search_path": config.schema})
+    late = connection.transaction()
+    await late.start()
+    # The statement that leases runs waits here, with its snapshot taken: for the row of the run, which it updates last.
+    await connection.execute("select 1 from pgqrs_workflow_runs for update")
+    await connection.execute(
+        "insert into pgqrs_workflow_steps (run_id, step_id, ordinal, status, output, attempts, sequence,"
+        " started_at, completed_at) values ($1, 'late', 0, 'SUCCESS', '1', 1, 1, now(), now())",
+        run_id,
+    )
+    claiming = asyncio.create_task(
+        claims.claim(store.database, [Source(queue_id, 60.0)], worker_id=worker.worker_id, batch=1)
+    )
+    async with asyncio.timeout(30):
+        while not await connection.fetchval("select count(*) from pg_locks where not granted"):
+            await asyncio.sleep(0)
+    await late.commit()
+    [again] = await claiming
+    await connection.close()
+    await worker.close()
+
+    assert (first.steps, list(again.steps)) == ({}, ["late"])
