@@ -124,8 +124,8 @@ async def claim(
     # By priority, then age.
     rows.sort(key=lambda row: (-row[_PRIORITY], row[_DUE_AT], row[_MESSAGE_ID]))
     leases = [Lease(*row[_LEASE]) for row in rows]
-    # Of a run that was leased before, too: its last holder may have recorded the first step after this statement began
-    # and before the message was locked. `has_steps` does not see that.
+    # Of a run that was leased before, too: its last holder may have recorded the first step after this statement had
+    # begun and before the message was locked. `has_steps` does not see that.
     begun = [row[_RUN_ID] for row in rows if row[_HAS_STEPS] or not row[_IS_NEW]]
     found = await runs.recorded_steps(db, begun) if begun else {}
     new = {row[_RUN_ID] for row in rows if row[_IS_NEW] and not row[_HAS_STEPS]}
