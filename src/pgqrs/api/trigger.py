@@ -18,6 +18,7 @@ from pgqrs.api.arguments import (
     checked_priority,
     checked_time,
     checked_whole,
+    noun_of,
 )
 from pgqrs.config import Config
 from pgqrs.db.driver import Driver
@@ -137,7 +138,9 @@ class Trigger(Generic[Result_co, Given_co]):
     def execute(self, store: Store) -> Coroutine[object, None, Given_co]:
         """Start the run, or runs: the id (or ids), durable; after `wait()` the result."""
         self._is_pending = False
-        check_store(store, "execute(store)", (store,))
+        verb = "trigger_many" if self._many else "trigger"
+        usage = "execute(store)"
+        check_store(store, usage, (store,), of=f"{noun_of(self._workflow)}.{verb}(...).{usage}")
         # A coroutine that is made and not awaited gives Python's own warning.
         return self._execute(store)
 
