@@ -275,7 +275,13 @@ async def test_the_code_refuses_arguments_as_a_call_would(store, order):
     for args, kwargs, told in [
         ((), {}, "missing a required argument: 'amount'"),
         ((1, "EUR"), {}, "too many positional arguments"),
-        ((1,), {"curency": "x"}, "trigger does not know 'curency'"),
+        ((1,), {"curency": "x"}, "there is no parameter or option 'curency'; .*; did you mean 'currency'"),
+        (
+            (),
+            {"nope": 1},
+            "no parameter or option 'nope'; the workflow takes amount, currency; trigger takes priority, ",
+        ),
+        ((1,), {"prioriy": 3}, "no parameter or option 'prioriy'; .* idempotency_key, require_worker; .* 'priority'"),
         (("lots",), {}, "'amount' must be an int, got 'lots'"),
         ((1,), {"currency": 5}, "'currency' must be a str, got 5"),
     ]:

@@ -99,6 +99,31 @@ async def test_workers_that_vanished_are_found(store, clock, config):
     assert (levels, str(worker.worker_id) in said) == ({"warn"}, True)
 
 
+async def test_the_fix_for_a_worker_that_vanished_signs_it_off(store, clock, config):
+    await store.create_workflow("flow")
+    worker = await pgqrs.consumer("w", 0, "flow").handler(_nothing).create(store)
+    clock.advance(3 * config.lease_seconds + 1)
+    assert f"pgqrs worker stop {worker.worker_id}" in (await found(store, "workers"))[1]
+
+    await pgqrs.admin(store).stop_worker(worker.worker_id)
+
+    assert (await found(store, "workers"))[0] == {"ok"}
+
+
+async def test_the_fix_for_a_consumer_that_vanished_is_retention(store, clock):
+    await store.create_queue("tasks")
+    await store.consumer("tasks")
+    clock.advance(3600)
+    assert 'pgqrs.retention(store).keep("workers", days=1)' in (await found(store, "workers"))[1]
+
+    await pgqrs.retention(store).keep("workers", days=1)
+    assert "retention removes silent workers after 1 d (an hour at least)" in (await found(store, "workers"))[1]
+    clock.advance(24 * 3600)
+    await pgqrs.retention(store).apply()
+
+    assert (await found(store, "workers"))[0] == {"ok"}
+
+
 async def test_workers_without_code_for_what_they_take_are_found(store):
     await store.create_workflow("billing.new")
     await pgqrs.workflow("billing.new").trigger(None).execute(store)

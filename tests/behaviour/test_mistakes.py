@@ -1,5 +1,6 @@
 """Mistakes that were silent, or told in words of our insides: a forgotten execute, arguments in the wrong order."""
 
+import asyncio
 import gc
 import inspect
 import itertools
@@ -10,6 +11,7 @@ import warnings
 import pytest
 
 import pgqrs
+from pgqrs import blocking
 
 
 def forgotten(recorded):
@@ -106,6 +108,24 @@ async def test_lists_and_triggers_need_a_store(store, flow):
         await flow.runs("flow")
     with pytest.raises(pgqrs.ConfigError, match=r"execute\(store\) needs a connected store, got \(None\)"):
         await flow.trigger(1).execute(None)
+
+
+def test_a_blocking_store_given_to_an_async_workflow_shows_how_to_write_it(config):
+    @pgqrs.workflow(name="child")
+    async def child(ctx, n: int): ...
+
+    with blocking.connect_with(config, install=True) as store:
+        store.create_workflow("child")
+        with pytest.raises(pgqrs.ConfigError) as caught:
+            child.trigger(1).execute(store)
+        run_id = blocking.workflow(child).trigger(1).execute(store)
+        with pytest.raises(pgqrs.ConfigError) as got:
+            asyncio.run(child.get_run(run_id, store))
+
+        assert blocking.workflow(child).get_run(run_id, store).input == 1
+
+    assert "write pgqrs.blocking.workflow(child).trigger(...).execute(store)" in str(caught.value)
+    assert "write pgqrs.blocking.workflow(child).get_run(run_id, store)" in str(got.value)
 
 
 EVERY_VERB = sorted(

@@ -130,6 +130,34 @@ async def test_a_text_that_stands_for_another_value_is_checked_with_the_name(
     assert isinstance(got[0], kind)
 
 
+@pytest.mark.parametrize(
+    ("kind", "word", "fix"),
+    [(int, "value=1", "value:=1"), (list[int], "value=[1]", "value:='[1]'"), (bool, "value=true", "value:=true")],
+)
+async def test_a_text_where_a_number_is_wanted_shows_how_to_write_a_number(command, served, kind, word, fix):
+    async def order(ctx, value, note: str = ""): ...
+
+    order.__annotations__["value"] = kind
+    work = await served(order)
+    said = await command("run", "trigger", "order", word)
+    right = await command("run", "trigger", "order", fix.replace("'", ""))
+    await work()
+
+    assert said.err.endswith(f"; write {fix}")
+    assert (said.code, right.code) == (2, 0)
+
+
+async def test_a_text_that_is_no_such_number_either_gets_no_wrong_advice(command, served):
+    async def order(ctx, value: int): ...
+
+    work = await served(order)
+    said = [(await command("run", "trigger", "order", word)).err for word in ("value=lots", "value=1.5")]
+    await work()
+
+    assert ["must be an int" in each for each in said] == [True, True]
+    assert [":=" in each for each in said] == [False, False]
+
+
 async def test_a_run_is_shown_with_what_it_was_given(command, served):
     async def order(ctx, amount: int, currency: str = "EUR"): ...
 

@@ -107,3 +107,27 @@ def test_a_module_that_is_nowhere_is_told_with_the_folder_that_was_looked_in(pro
 
     assert done.returncode == 2
     assert f"there is no module 'shop.flaws' in {str(project)!r} or on Python's path" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("\nimport nosuchmodule\n", "line 2: ModuleNotFoundError: No module named 'nosuchmodule'"),
+        ("import json\njson.loads('oh')\n", "line 2: JSONDecodeError: Expecting value: line 1 column 1 (char 0)"),
+        ("a = 1\nb = = 2\n", "line 2: SyntaxError: invalid syntax"),
+    ],
+)
+@pytest.mark.parametrize("words", [("worker", "run"), ("outbox", "dispatch")])
+def test_an_application_that_cannot_be_imported_is_told_with_its_file_and_line(
+    pgqrs_here, project, code, told, words
+):
+    (project / "shop/prices.py").write_text(code)
+
+    for app in ("shop.flows", "shop/prices.py"):
+        done = pgqrs_here(*words, app)
+        assert done.stderr.splitlines()[-1].startswith(
+            f"pgqrs: cannot import the application '{app}': shop/prices.py, {told}"
+        )
+        assert (done.returncode, "unexpected" in done.stderr, "Traceback" in done.stderr) == (2, False, False)
+
+    assert "Traceback" in pgqrs_here("-v", *words, "shop.flows").stderr

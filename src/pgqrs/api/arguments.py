@@ -117,7 +117,12 @@ def in_order(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine
     async def call(*args: P.args, **kwargs: P.kwargs) -> T:
         given = args[1:]
         if len(given) > place or "store" in kwargs:
-            check_store(given[place] if len(given) > place else kwargs["store"], usage, given)
+            check_store(
+                given[place] if len(given) > place else kwargs["store"],
+                usage,
+                given,
+                of=f"{noun_of(args[0])}.{usage}",
+            )
         run_id = given[0] if place and given else kwargs.get("run_id")
         if isinstance(getattr(run_id, "run_id", None), int):
             raise ConfigError(f"{usage} takes the id of the run: pass run.run_id, not the run itself")
@@ -131,10 +136,18 @@ def in_order(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine
     return call
 
 
-def check_store(store: Any, usage: str, given: tuple[Any, ...]) -> None:
-    """Raise ConfigError when that is no store, and show the right order if a store is among what was given."""
+def check_store(store: Any, usage: str, given: tuple[Any, ...], *, of: str) -> None:
+    """Raise ConfigError when that is no store, and show the right order if a store is among what was given.
+
+    `of` is the whole call, from the workflow on: `workflow('order').trigger(...).execute(store)`.
+    """
     if is_store(store):
         return
+    if _is_blocking(store):
+        raise ConfigError(
+            f"{usage} was given a store of pgqrs.blocking, and has to be awaited",
+            hint=f"in plain code write pgqrs.blocking.{of}; in async code connect with `await pgqrs.connect(...)`",
+        )
     found = ", ".join(_kind(each) for each in given)
     if any(is_store(each) for each in given):
         raise ConfigError(f"the arguments are in the wrong order: write {usage}, not ({found})")
@@ -145,6 +158,16 @@ def check_store(store: Any, usage: str, given: tuple[Any, ...]) -> None:
 
 def is_store(value: Any) -> bool:
     return inspect.iscoroutinefunction(getattr(type(value), "ready", None))
+
+
+def _is_blocking(value: Any) -> bool:
+    # By its parts: pgqrs.blocking wraps this layer, and cannot be imported here.
+    return is_store(getattr(value, "__dict__", {}).get("_target"))
+
+
+def noun_of(workflow: Any) -> str:
+    """`workflow(ship)` for a function that is one, `workflow('ship')` for one that is only named."""
+    return f"workflow({getattr(workflow, '__name__', None) or repr(workflow.name)})"
 
 
 def _kind(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import warnings
 from collections.abc import Coroutine, Iterable, Sequence
@@ -17,6 +18,7 @@ from pgqrs.api.arguments import (
     checked_priority,
     checked_time,
     checked_whole,
+    noun_of,
 )
 from pgqrs.config import Config
 from pgqrs.db.driver import Driver
@@ -28,7 +30,7 @@ from pgqrs.engine import instrumentation
 from pgqrs.engine.ctx.context import in_body
 from pgqrs.engine.definitions.arguments import each_checked, encoded_inputs
 from pgqrs.engine.definitions.binding import Signature
-from pgqrs.errors import ConfigError, NoActiveWorker, WorkflowNotFound
+from pgqrs.errors import ConfigError, InvalidArguments, NoActiveWorker, WorkflowNotFound
 from pgqrs.serialization import encode
 from pgqrs.text.durations import checked_seconds
 from pgqrs.types import Result_co
@@ -58,7 +60,21 @@ class TriggerOptions(TypedDict, total=False):
     attributes: dict[str, Any] | None
 
 
-OPTION_NAMES = TriggerOptions.__annotations__.keys() | {"idempotency_key", "require_worker"}
+# Ordered, and a set.
+OPTION_NAMES = dict.fromkeys((*TriggerOptions.__annotations__, "idempotency_key", "require_worker")).keys()
+
+
+def unknown_argument(signature: Signature, name: str) -> InvalidArguments:
+    """The error for a name that is neither a parameter of the workflow nor an option of `trigger`."""
+    near = difflib.get_close_matches(name, [*signature.names, *OPTION_NAMES], n=1, cutoff=0.75)
+    takes = f"the workflow takes {', '.join(signature.names) or 'no arguments'}"
+    return InvalidArguments(
+        signature.workflow,
+        f"there is no parameter or option {name!r}",
+        hint=f"{takes}; trigger takes {', '.join(OPTION_NAMES)}",
+        parameter=name,
+        suggestion=near[0] if near else None,
+    )
 
 
 class Trigger(Generic[Result_co, Given_co]):
@@ -81,10 +97,7 @@ class Trigger(Generic[Result_co, Given_co]):
     ) -> None:
         unknown = [name for name in options if name not in TriggerOptions.__annotations__]
         if unknown:
-            known = ", ".join(TriggerOptions.__annotations__)
-            raise ConfigError(
-                f"trigger does not know {unknown[0]!r}", hint=f"it takes {known}, idempotency_key, require_worker"
-            )
+            raise ConfigError(f"trigger does not know {unknown[0]!r}", hint=f"it takes {', '.join(OPTION_NAMES)}")
         self._workflow = workflow
         self._inputs = inputs
         self._keys = keys
@@ -125,7 +138,9 @@ class Trigger(Generic[Result_co, Given_co]):
     def execute(self, store: Store) -> Coroutine[object, None, Given_co]:
         """Start the run, or runs: the id (or ids), durable; after `wait()` the result."""
         self._is_pending = False
-        check_store(store, "execute(store)", (store,))
+        verb = "trigger_many" if self._many else "trigger"
+        usage = "execute(store)"
+        check_store(store, usage, (store,), of=f"{noun_of(self._workflow)}.{verb}(...).{usage}")
         # A coroutine that is made and not awaited gives Python's own warning.
         return self._execute(store)
 

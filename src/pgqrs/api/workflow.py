@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Protocol, Self, Unp
 from pgqrs.api.arguments import check_function
 from pgqrs.api.schedules import check_declared
 from pgqrs.api.steps import AnyValue
-from pgqrs.api.trigger import OPTION_NAMES, Trigger, TriggerOptions
+from pgqrs.api.trigger import OPTION_NAMES, Trigger, TriggerOptions, unknown_argument
 from pgqrs.api.workflow_options import DecoratorOptions, checked_options
 from pgqrs.api.workflow_verbs import WorkflowVerbs
 from pgqrs.engine.definitions.binding import Signature
@@ -323,6 +323,9 @@ class DecoratedWorkflow(Workflow[Result_co], Generic[P, Result_co]):
                 f"without its name, or say pgqrs.workflow({self.name!r}).trigger(params, {name}=...) for the option",
             )
         given = {name: options.pop(name) for name in list(options) if name in names}
+        unknown = [name for name in options if name not in OPTION_NAMES]
+        if unknown:
+            raise unknown_argument(self._handler, unknown[0])
         text = self._handler.encode_input(args, given, max_bytes=2**31)
         return Workflow.trigger(self, Encoded(text), **options)
 

@@ -59,8 +59,10 @@ def code_of(error: BaseException) -> int:
 
 def tell(error: BaseException) -> None:
     """On standard error: what is wrong, and what to try. No trace unless asked: it helps only us."""
-    if state().verbose and not isinstance(error, errors.PgqrsError):
-        print(safe("".join(traceback.format_exception(error))), end="", file=sys.stderr)
+    # A ConfigError that has a cause tells of the user's own code.
+    traced = error.__cause__ if isinstance(error, errors.ConfigError) else error
+    if state().verbose and traced is not None and not isinstance(traced, errors.PgqrsError):
+        print(safe("".join(traceback.format_exception(traced))), end="", file=sys.stderr)
     for line in (*words(error), *conflict_words()):
         print(line, file=sys.stderr)
 

@@ -5,18 +5,60 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import sysconfig
+import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pgqrs.cli.state import application
-from pgqrs.errors import ConfigError
+from pgqrs.cli.state import application, state
+from pgqrs.errors import ConfigError, PgqrsError
 
 
 def load(given: str | None) -> dict[str, Any]:
     """The workflows of `module`, `module:attribute` or `file.py`, by name."""
     where = named(given)
-    return workflows_of(found_in(where), where)
+    return workflows_of(imported(where), where)
+
+
+def imported(where: str) -> Any:
+    """As `found_in`; an error of the application's own code becomes a ConfigError that names its file and line."""
+    try:
+        return found_in(where)
+    except PgqrsError:
+        raise
+    except Exception as error:
+        # str() of a SyntaxError names its line once more.
+        said = error.msg if isinstance(error, SyntaxError) else error
+        raise ConfigError(
+            f"cannot import the application {where!r}: {_place(error)}{type(error).__name__}: {said}",
+            hint=None if state().verbose else "-v shows the traceback",
+        ) from error
+
+
+def _place(error: Exception) -> str:
+    """`shop/flows.py, line 3: `: the last line of the application's own that was executed; empty if there is none."""
+    if isinstance(error, SyntaxError):
+        # Its file was read, and not executed: there is no frame.
+        file, line = error.filename, error.lineno
+    else:
+        frames = [each for each in traceback.extract_tb(error.__traceback__) if not _is_ours(each.filename)]
+        own = [each for each in frames if not _is_installed(each.filename)] or frames
+        file, line = (own[-1].filename, own[-1].lineno) if own else (None, None)
+    if file is None:
+        return ""
+    path = Path(file)
+    here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return f"{here}, line {line}: "
+
+
+def _is_ours(file: str) -> bool:
+    return file.startswith("<frozen ") or Path(file).is_relative_to(Path(__file__).parent)
+
+
+def _is_installed(file: str) -> bool:
+    """Python's own modules, and packages: an error in one of them is met by a line that calls it."""
+    return any(Path(file).is_relative_to(sysconfig.get_path(each)) for each in ("stdlib", "purelib", "platlib"))
 
 
 def named(given: str | None) -> str:

@@ -7,22 +7,41 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pgqrs.errors import ConfigError
+from pgqrs.errors import ConfigError, InvalidArguments
 from pgqrs.inputs import Typed
 from pgqrs.text.durations import parse_duration
+from pgqrs.text.shell import quoted
+
+if TYPE_CHECKING:
+    from pgqrs.engine.definitions.binding import Signature
 
 # What a file or standard input may hold: as much as a payload, and a little more for blanks.
 _MOST_BYTES = 64 * 1024 * 1024
 
-__all__ = ["arguments", "document", "ids", "moment", "parameters", "parse_duration", "parsed"]
+__all__ = ["arguments", "document", "ids", "moment", "parameters", "parse_duration", "parsed", "with_json"]
 
 
 def arguments(words: Sequence[str]) -> Any:
     """As `parameters`, for a workflow: names are those of its parameters, or of the fields of the value it takes."""
     found = parameters(words)
     return Typed(found) if words and not _is_document(words) else found
+
+
+def with_json(error: InvalidArguments, given: Any, signature: Signature | None) -> InvalidArguments:
+    """The same error; with `write n:=1` where a person typed `n=1`, and the number would have fitted."""
+    name = error.parameter
+    text = given.get(name) if isinstance(given, Typed) and name is not None else None
+    if not isinstance(text, str) or signature is None or name not in signature.names:
+        return error
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return error
+    if isinstance(value, str) or signature.misfit(name, json.dumps(value)) is not None:
+        return error
+    return InvalidArguments(error.workflow, error.reason, parameter=name, hint=f"write {name}:={quoted(text)}")
 
 
 def parameters(words: Sequence[str]) -> Any:

@@ -76,7 +76,10 @@ CHECKS: dict[str, tuple[str, str, str]] = {
     "workers": (
         "Whether workers vanished without a word.",
         "They were killed, or cannot reach the database.",
-        "Start them again. What they held comes back with its lease, or at once with `pgqrs worker release ID`.",
+        (
+            "Start them again. What they held comes back with its lease, or at once with `pgqrs worker release ID`. "
+            "`pgqrs worker stop ID` signs off one that is gone; a retention policy for `workers` removes them."
+        ),
     ),
     "unserved": (
         "Whether work is due that no live worker takes.",

@@ -96,7 +96,7 @@ async def _contents(admin: Admin) -> AsyncIterator[DoctorFinding]:
     live_within = LIVE_LEASES * admin.store.config.lease_seconds
     ready = [each for each in workers if each.status is WorkerStatus.READY]
     alive = [each for each in ready if each.heartbeat_age_seconds <= live_within]
-    yield _workers(alive, [each for each in ready if each not in alive])
+    yield await _workers(admin, alive, [each for each in ready if each not in alive])
     yield await _unserved(admin, stats, alive)
     yield await _without_code(admin, stats, alive)
     yield _paused(stats)
@@ -107,18 +107,34 @@ async def _contents(admin: Admin) -> AsyncIterator[DoctorFinding]:
     yield await _retention(admin, stats)
 
 
-def _workers(alive: Sequence[WorkerInfo], silent: Sequence[WorkerInfo]) -> DoctorFinding:
+async def _workers(admin: Admin, alive: Sequence[WorkerInfo], silent: Sequence[WorkerInfo]) -> DoctorFinding:
     if not silent:
         return DoctorFinding("workers", Level.OK, f"{len(alive)} worker(s) alive, none silent")
-    holding = [each for each in silent if each.leased]
+    kept = [each.keep for each in await retention(admin.store).policies() if each.what == "workers"]
+    removed = (
+        f"retention removes silent workers after {format_duration(kept[0].total_seconds())} (an hour at least)"
+        if kept
+        else "no retention policy removes silent workers"
+    )
     ids = _some([str(each.worker_id) for each in silent])
     return DoctorFinding(
         "workers",
         Level.WARN,
         f"{len(silent)} worker(s) never said goodbye and have been silent for three leases: {ids}",
-        "they were killed, or cannot reach the database; what they held comes back with its lease",
-        command("worker release", holding[0].worker_id) if holding else command("worker list"),
+        f"they were killed, or cannot reach the database; what they held comes back with its lease; {removed}",
+        _fix_for(silent, is_removed=bool(kept)),
     )
+
+
+def _fix_for(silent: Sequence[WorkerInfo], *, is_removed: bool) -> str | None:
+    for each in silent:
+        if each.leased:
+            return command("worker release", each.worker_id)
+    for each in silent:
+        if each.can_be_told_to_stop:
+            # Signs it off. If its process is still there after all, it ends, and has to be started again.
+            return command("worker stop", each.worker_id)
+    return None if is_removed else 'await pgqrs.retention(store).keep("workers", days=1)'
 
 
 async def _unserved(admin: Admin, stats: StoreStats, alive: Sequence[WorkerInfo]) -> DoctorFinding:

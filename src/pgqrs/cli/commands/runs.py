@@ -13,7 +13,7 @@ from pgqrs.cli.commands.run_actions import act_on, answer, bulk, confirm, named_
 from pgqrs.cli.filter_options import chooses
 from pgqrs.cli.output import Column, age, column
 from pgqrs.cli.state import say, state, with_store
-from pgqrs.errors import ConfigError
+from pgqrs.errors import ConfigError, InvalidArguments
 from pgqrs.filters import RunFilter
 from pgqrs.text.durations import format_duration
 
@@ -101,8 +101,13 @@ def trigger(  # noqa: PLR0917 - options
 
     async def work(store: Store) -> None:
         from pgqrs.api.workflow import workflow as named
+        from pgqrs.engine.definitions.input_schema import stored_signature
 
-        run_id = await named(workflow).trigger(given, **options).execute(store)
+        try:
+            run_id = await named(workflow).trigger(given, **options).execute(store)
+        except InvalidArguments as error:
+            row = await store.workflow(workflow)
+            raise parse_values.with_json(error, given, stored_signature(workflow, row.input_schema)) from None
         if not wait:
             await _print_run(store, run_id, said=f"run {run_id} of {workflow} is triggered")
             return

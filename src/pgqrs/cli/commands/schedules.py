@@ -181,9 +181,9 @@ def dispatch(
     """Publish what is in the outbox, until SIGTERM or Ctrl-C. PGQRS_OUTBOX_SECRET signs what goes to a URL."""
     if (app is None) == (url is None):
         raise ConfigError("say where events go: --to URL, or file.py:name of what publishes them")
-    from pgqrs.cli.load_app import found_in
+    from pgqrs.cli.load_app import imported
 
-    found, where = (_webhook(str(url)), str(url)) if app is None else (found_in(app), app)
+    found, where = (_webhook(str(url)), str(url)) if app is None else (imported(app), app)
 
     async def work(store: Store) -> None:
         from pgqrs.api.operations.admin import admin
