@@ -87,36 +87,40 @@ def book(effects):
     return book
 
 
-@pytest.mark.parametrize("how", ["retried", "restarted"])
+@pytest.fixture(params=["retried", "restarted"])
+def tried_twice(request, run, flow, store, clock):
+    """Works a handler off, which fails, and then once more."""
+
+    async def work(handler):
+        failed = await run(handler, max_attempts=2 if request.param == "retried" else 1)
+        clock.advance(3600)
+        if request.param == "restarted":
+            await flow.restart(failed.run_id, store)
+        return await run(handler, run_id=failed.run_id)
+
+    return work
+
+
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_caught_error_of_a_task_stays_caught(run, flow, store, clock, effects, charge, book, form, how):
+async def test_a_caught_error_of_a_task_stays_caught(tried_twice, effects, charge, book, form):
     async def handler(ctx, params):
         error = await form(ctx, ctx.step("charge", charge))
         (booked,) = await asyncio.gather(ctx.step("book", book))
         return [str(error), booked]
 
-    failed = await run(handler, max_attempts=2 if how == "retried" else 1)
-    clock.advance(3600)
-    if how == "restarted":
-        await flow.restart(failed.run_id, store)
-    done = await run(handler, run_id=failed.run_id)
+    done = await tried_twice(handler)
 
     assert (done.status, done.output()) == ("SUCCESS", ["no funds", "booked"])
     assert effects == ["charge", "book", "book"]
 
 
-@pytest.mark.parametrize("how", ["retried", "restarted"])
-async def test_a_caught_error_of_a_thread_stays_caught(run, flow, store, clock, effects, charge, book, how):
+async def test_a_caught_error_of_a_thread_stays_caught(tried_twice, effects, charge, book):
     def handler(ctx, params):
         (error,) = ctx.gather(lambda: ctx.step("charge", charge), return_exceptions=True)
         (booked,) = ctx.gather(lambda: ctx.step("book", book))
         return [str(error), booked]
 
-    failed = await run(handler, max_attempts=2 if how == "retried" else 1)
-    clock.advance(3600)
-    if how == "restarted":
-        await flow.restart(failed.run_id, store)
-    done = await run(handler, run_id=failed.run_id)
+    done = await tried_twice(handler)
 
     assert (done.status, done.output()) == ("SUCCESS", ["no funds", "booked"])
     assert effects == ["charge", "book", "book"]

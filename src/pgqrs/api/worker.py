@@ -54,7 +54,7 @@ def consumer(name: str, port: int, workflow: str) -> WorkerBuilder:
 def worker(
     name: str, *, prefixes: Iterable[str] | None = None, port: int = 0, concurrency: int = 10
 ) -> WorkerBuilder:
-    """A worker for many workflows: `await worker("w").workflows(module_or_mapping).create(store)`.
+    """A worker for many workflows: `await worker("w").workflows(module).create(store)`.
 
     With prefixes (or `WORKER_TYPE_PREFIXES=billing.,media.`) it serves every workflow whose name begins with one of
     them, also those that are made later; an empty list stands for `default.`. Without, those whose code it is given.
@@ -301,7 +301,7 @@ class Worker:
             handlers[name] = _handler_of(name, function)
 
     async def add_workflows(self, given: Served) -> None:
-        """More code while it runs, from a module or a mapping: runs of it are leased from now on."""
+        """More workflows while it runs, given as to `workflows`: their runs are leased from now on."""
         service = self._loop.service
         added = {name: h for name, h in _handlers_in(given).items() if _is_served(name, service.prefixes)}
         db = await self._store.ready()

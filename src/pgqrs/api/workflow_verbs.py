@@ -66,13 +66,13 @@ class WorkflowVerbs(Generic[Result_co]):
 
     @in_order
     async def steps(self, run_id: int, store: Store) -> list[Step]:
-        """What is on record of a run's steps, in the order in which they were recorded."""
+        """The recorded steps of a run, in the order in which they were recorded."""
         await self._ours(run_id, store)
         return await steps_of(store, run_id)
 
     @in_order
     async def cancel(self, run_id: int, store: Store, *, reason: str | None = None, actor: str | None = None) -> None:
-        """Ends it, and its children; whoever executes it can write nothing from now on. Only `restart` undoes it."""
+        """Ends the run and its children; its worker can write nothing more. Only `restart` undoes it."""
         db = await self._ours(run_id, store, reason=reason, actor=actor)
         cancelled = await transitions.cancel(db, run_id, reason=reason, actor=actor)
         await self._wake(db, about=cancelled)
@@ -87,7 +87,7 @@ class WorkflowVerbs(Generic[Result_co]):
     async def resume(
         self, run_id: int, store: Store, *, step: str | None = None, data: Any = None, actor: str | None = None
     ) -> None:
-        """A paused run goes on at once; with `step`, `data` becomes what that step returns."""
+        """A paused run continues now; with `step`, `data` becomes what that step returns."""
         text = encode(data, max_bytes=store.config.max_payload_bytes)
         db = await self._ours(run_id, store, step=step, actor=actor)
         await transitions.resume(db, run_id, step_id=step, output=text, actor=actor)
@@ -139,9 +139,9 @@ class WorkflowVerbs(Generic[Result_co]):
 
     @in_order
     async def delete(self, run_id: int, store: Store, *, reason: str | None = None, actor: str | None = None) -> None:
-        """Out of lists and nobody's to run; its idempotency key is free. Kept until retention removes it.
+        """Lists leave it out, no worker executes it, and its idempotency key is free. Retention removes it later.
 
-        Whoever executes it can write nothing from now on; its children go on (`cancel` ends those too).
+        The worker that executes it can write nothing more; its children continue (`cancel` ends those too).
         """
         db = await self._ours(run_id, store, reason=reason, actor=actor)
         await transitions.delete(db, run_id, reason=reason, actor=actor)
@@ -149,7 +149,7 @@ class WorkflowVerbs(Generic[Result_co]):
 
     @in_order
     async def restore(self, run_id: int, store: Store, *, actor: str | None = None) -> None:
-        """Takes `delete` back; what was under way goes on."""
+        """Takes `delete` back; a run that was under way continues."""
         db = await self._ours(run_id, store, actor=actor)
         await transitions.restore(db, run_id, actor=actor)
         await self._wake(db)

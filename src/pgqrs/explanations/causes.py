@@ -15,7 +15,7 @@ CAUSES: dict[str, tuple[str, str, str]] = {
     ),
     "cancelled": (
         "The run was cancelled.",
-        "Somebody cancelled it or its parent.",
+        "A person or a program cancelled the run or its parent.",
         "`pgqrs run restart ID` continues where it stopped; `retry-children` does so with its cancelled children.",
     ),
     "failed": (

@@ -90,7 +90,7 @@ class SearchVerbs:
         return found
 
     async def steps(self, run_id: int) -> list[Step]:
-        """What is on record of a run's steps, in the order in which they were recorded."""
+        """The recorded steps of a run, in the order in which they were recorded."""
         return await steps_of(self._store, run_id)
 
     async def events(self, run_id: int, *, limit: int = 100, after: int = 0) -> list[Event]:

@@ -139,7 +139,7 @@ class Branch:
 
     def is_halted(self) -> bool:
         """True when its pass is over before its end."""
-        return self._among.is_halted
+        return self._among.is_halted()
 
     def is_heard(self) -> bool:
         """True when the handler has got its error from its task, as by `await` or `task.exception()`."""
@@ -225,6 +225,7 @@ class BranchSet:
         *,
         outwaited: Callable[[], None],
         timed_out: Callable[[Branch], None],
+        is_halted: Callable[[], bool],
         is_async: bool,
     ) -> None:
         # Called when one of them has ended.
@@ -234,7 +235,8 @@ class BranchSet:
         # Called when a deadline is about to cancel one of them.
         self.timed_out: Callable[[Branch], None] = timed_out
         self._is_async = is_async
-        self.is_halted: bool = False
+        # Whether the pass is over before its end.
+        self.is_halted: Callable[[], bool] = is_halted
         # Tasks that ended with an error; None when the pass is over.
         self._failed: list[asyncio.Future[Any]] | None = []
         self.live: dict[Branch, None] = {}
@@ -278,6 +280,7 @@ class BranchSet:
             task.exception()
         self.changed = self.outwaited = _nothing
         self.timed_out = lambda _branch: None
+        self.is_halted = lambda: False
         self.live.clear()
         self.stirring.clear()
         if isinstance(self.root.task, BranchTask):

@@ -64,6 +64,10 @@ class PassLease:
         """True while what could not be written may be written again."""
         return self.halted is None and not self.handing_back and self.held.is_valid()
 
+    def is_halted(self) -> bool:
+        """True when the pass is over, and the handler was not asked."""
+        return self.halted is not None
+
     @property
     def is_lost(self) -> bool:
         return isinstance(self.halted, LeaseLost)

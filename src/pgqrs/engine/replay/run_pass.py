@@ -114,6 +114,7 @@ class RunPass:
             self._branches_changed,
             outwaited=partial(outwaited, self),
             timed_out=partial(timed_out, self),
+            is_halted=self.lease.is_halted,
             is_async=handler.is_async,
         )
         self.root: Branch = self.branches.root

@@ -33,14 +33,12 @@ class PassShutdown:
 
     def on_halt(self) -> None:
         """A part of the handler found that the pass is over: the rest of it hears of that."""
-        self._run_pass.branches.is_halted = True
         # The branch that found out unwinds by itself; the handler may wait for another.
         self._loop.call_soon(self._tell_handler, current_branch.get(), tuple(self._run_pass.branches.live))
 
     def refuse(self, error: PgqrsError) -> None:
         """As `on_halt`, but found by a timer: no part of the handler may hear first that the timer's time is up."""
         self._run_pass.lease.halt_from_outside(error)
-        self._run_pass.branches.is_halted = True
         self._tell_handler(None, tuple(self._run_pass.branches.live))
 
     def _tell_handler(self, knows: Branch | None, then_live: Sequence[Branch]) -> None:
@@ -61,7 +59,6 @@ class PassShutdown:
         """The run is another worker's, or about to be: nothing more begins here, and what is in flight is ended."""
         run_pass = self._run_pass
         halt = run_pass.lease.abandon()
-        run_pass.branches.is_halted = True
         if not run_pass.handler.is_async:
             # An async handler is cancelled; a thread that waits here would wait forever.
             run_pass.resting.unwind(halt)
