@@ -155,9 +155,8 @@ BREAKAGES: tuple[Mutant, ...] = (
         "retry-forgets-what-was-caught",
         "an error that the handler caught stays caught in the run's next attempt",
         "engine.replay.failures:culprits",
-        "if id(step) in found or id(step.beside) in calls "
-        "or (_parent(step) in parents and _is_unseen(step, gathers))\n",
-        "",
+        "return _Uncaught(failed, error).steps",
+        "return list(failed)",
     ),
     _broken(
         "retry-reopens-nothing",

@@ -179,6 +179,22 @@ async def test_what_was_made_up_for_is_not_tried_again(run, clock, shop, form):
     assert shop.did.count("ship") <= 1
 
 
+async def test_what_was_made_up_for_beside_the_error_that_left_is_not_tried_again(run, clock, shop):
+    async def pack():
+        raise ConnectionError("no answer")
+
+    async def handler(ctx, params):
+        tasks = [asyncio.create_task(each) for each in (ctx.step("pack", pack), _in_except(ctx, shop))]
+        await asyncio.wait(tasks)
+        tasks[0].result()
+
+    found = await worked_off(run, clock, handler)
+
+    assert (found.status, found.error["type"]) == ("ERROR", "ConnectionError")
+    assert found.error["compensated_by"] == ["refund@2"]
+    assert shop.did == ["ship", "refund"]
+
+
 async def test_the_record_names_what_made_up_for_it(run, clock, shop):
     done = await worked_off(run, clock, handler_of(_in_except, shop))
     why = await done.why()

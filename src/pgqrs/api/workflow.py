@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from types import ModuleType
@@ -43,7 +42,6 @@ else:
 
 R = TypeVar("R")
 W = TypeVar("W", bound="Workflow[Any]")
-log: logging.Logger = logging.getLogger("pgqrs")
 
 
 @overload
@@ -323,8 +321,7 @@ class DecoratedWorkflow(Workflow[Result_co], Generic[P, Result_co]):
                 f"without its name, or say pgqrs.workflow({self.name!r}).trigger(params, {name}=...) for the option",
             )
         given = {name: options.pop(name) for name in list(options) if name in names}
-        unknown = [name for name in options if name not in OPTION_NAMES]
-        if unknown:
+        if unknown := [name for name in options if name not in OPTION_NAMES]:
             raise unknown_argument(self._handler, unknown[0])
         text = self._handler.encode_input(args, given, max_bytes=2**31)
         return Workflow.trigger(self, Encoded(text), **options)

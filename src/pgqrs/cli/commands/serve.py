@@ -15,6 +15,14 @@ from pgqrs.cli.state import say, with_store
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
 
+TokensFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--tokens",
+        envvar="PGQRS_TOKENS",
+        help="The file of `pgqrs token create`; else a token is made for this start.",
+    ),
+]
 # Of a process that was started by `pgqrs dev` or `pgqrs demo`, which print the address themselves.
 tell_parent: Callable[[str], None] | None = None
 
@@ -22,14 +30,7 @@ tell_parent: Callable[[str], None] | None = None
 def serve(  # noqa: PLR0917 - options
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", "-p", min=0, max=65_535, help="0 takes any that is free.")] = 7890,
-    tokens: Annotated[
-        Path | None,
-        typer.Option(
-            "--tokens",
-            envvar="PGQRS_TOKENS",
-            help="The file of `pgqrs token create`; else a token is made for this start.",
-        ),
-    ] = None,
+    tokens: TokensFile = None,
     actions: Annotated[
         bool | None,
         typer.Option("--actions/--read-only", help="Without tokens it only shows; with tokens their scopes decide."),

@@ -385,8 +385,7 @@ class Context(RecordedAnswers):
     def progress(self, done: int, total: int | None = None, note: str = "") -> Coroutine[object, None, None]:
         """Shows people how far it is (`run.progress`). Nothing depends on it; a replay does not show it again."""
         run_pass = self._run_pass
-        shown = {"done": done, "total": total, "note": note}
-        text = encode({**origin(run_pass.claim.headers), **shown})
+        text = encode({**origin(run_pass.claim.headers), "done": done, "total": total, "note": note})
         if current_body.get() is None or (run_pass.handler.is_async and run_pass.is_on_its_loop()):
             asked = self._progress.show(text)
             run_pass.unawaited.add("progress", asked)

@@ -58,6 +58,9 @@ class BranchTask(asyncio.Task[Any]):
             if is_deadline:
                 self.branch.time_out()
             self.branch.unpark()
+            waiter = getattr(self, "_fut_waiter", None)
+            if waiter is not None and waiter.done():
+                self.branch.missed = getattr(waiter, "_exception", None)
         self.timed_out = self.timed_out or is_deadline
         return super().cancel(msg)
 

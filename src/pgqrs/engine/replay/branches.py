@@ -83,6 +83,8 @@ class Branch:
         self.task: asyncio.Future[Any] | None = None
         # What it ended with, when it raised.
         self.error: BaseException | None = None
+        # The error that it was about to get from what it waited for, when it was cancelled.
+        self.missed: BaseException | None = None
         # The call of `gather` that waits for it, and whether that gives the handler its error as a value.
         self.gathered_in: object = None
         self.is_collected: bool = False

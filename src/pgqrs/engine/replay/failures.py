@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgqrs.db.runs.records import StepRecord
@@ -25,7 +26,7 @@ class FailedStep:
     # True when the handler got the error: not when it was cancelled while the error was being recorded.
     is_raised: bool = False
     # The errors of one call that raised the first of them, this one among them.
-    beside: object = None
+    beside: Sequence[BaseException] = ()
 
 
 class Failures:
@@ -86,16 +87,7 @@ def culprits(failed: Sequence[FailedStep], error: BaseException) -> list[FailedS
     With them those that failed beside them: `gather` and `ctx.map` raise the first error alone, and no part of the
     handler has seen the others.
     """
-    sources = list(_sources(failed, error))
-    found = {id(step) for step in sources}
-    parents = {_parent(step) for step in sources if _parent(step) is not None}
-    calls = {id(step.beside) for step in sources if step.beside is not None}
-    gathers = {id(step.branch.gathered_in) for step in sources if step.branch is not None}
-    return [
-        step
-        for step in failed
-        if id(step) in found or id(step.beside) in calls or (_parent(step) in parents and _is_unseen(step, gathers))
-    ]
+    return _Uncaught(failed, error).steps
 
 
 def reopened(steps: Iterable[FailedStep]) -> tuple[StepRecord, ...]:
@@ -136,7 +128,8 @@ class Compensations:
         if not self._noted:
             return []
         by_error = _by_error(failed)
-        left = {id(link) for link in _links(by_error, error)} - {id(self._around)}
+        uncaught = _Uncaught(failed, error).errors
+        left = {id(link) for each in uncaught for link in _links(by_error, each)} - {id(self._around)}
         return [
             step_id for step_id, handled in self._noted if any(id(link) in left for link in _links(by_error, handled))
         ]
@@ -145,11 +138,69 @@ class Compensations:
         self._noted.clear()
 
 
-def _sources(failed: Sequence[FailedStep], error: BaseException) -> Iterator[FailedStep]:
-    by_error = _by_error(failed)
-    for link in _links(by_error, error):
-        if (step := by_error.get(id(link))) is not None:
-            yield step
+class _Uncaught:
+    """The error that has left the handler, and every error beside it that no part of the handler has seen."""
+
+    def __init__(self, failed: Sequence[FailedStep], error: BaseException) -> None:
+        self._by_error = _by_error(failed)
+        # By what would have raised them: a call of `gather`, or the branch that began theirs.
+        self._unseen: defaultdict[int, list[BaseException]] = defaultdict(list)
+        self._sources_by_branch: dict[Branch, set[int]] = {}
+        for step in failed:
+            self._look_for_unseen(step)
+        self.errors: list[BaseException] = [error]
+        found: set[int] = set()
+        # The list grows on the way.
+        for each in self.errors:
+            for step in self._sources(each):
+                if id(step) not in found:
+                    found.add(id(step))
+                    self._add_those_beside(step)
+        self.steps: list[FailedStep] = [step for step in failed if id(step) in found]
+
+    def _look_for_unseen(self, step: FailedStep) -> None:
+        if not step.is_raised:
+            self._keep_unseen(step.error, step.branch)
+            return
+        for branch in self._ended_by(step):
+            if branch.error is None or branch.is_collected:
+                continue
+            if branch.gathered_in is not None:
+                self._unseen[id(branch.gathered_in)].append(branch.error)
+            is_missed = branch.parent is not None and branch.parent.missed is branch.error
+            if is_missed or (branch.gathered_in is None and not branch.is_heard()):
+                self._keep_unseen(branch.error, branch)
+
+    def _keep_unseen(self, error: BaseException, branch: Branch | None) -> None:
+        """Under the branch that would have seen it; where that was cancelled, also under the one around it."""
+        while branch is not None and branch.parent is not None:
+            self._unseen[id(branch.parent)].append(error)
+            branch = branch.parent
+            if branch.task is None or not branch.task.cancelled():
+                return
+
+    def _add_those_beside(self, step: FailedStep) -> None:
+        self.errors += step.beside
+        for branch in self._ended_by(step):
+            self.errors += self._unseen.pop(id(branch.gathered_in), ())
+            self.errors += self._unseen.pop(id(branch.parent), ())
+
+    def _ended_by(self, step: FailedStep) -> Iterator[Branch]:
+        """The branch of the step, and those around it that ended with its error; but not the handler itself."""
+        branch = step.branch
+        while branch is not None and branch.parent is not None:
+            yield branch
+            if branch not in self._sources_by_branch:
+                error = branch.error
+                self._sources_by_branch[branch] = set() if error is None else {id(e) for e in self._sources(error)}
+            if id(step) not in self._sources_by_branch[branch]:
+                return
+            branch = branch.parent
+
+    def _sources(self, error: BaseException) -> Iterator[FailedStep]:
+        for link in _links(self._by_error, error):
+            if (step := self._by_error.get(id(link))) is not None:
+                yield step
 
 
 def _by_error(failed: Sequence[FailedStep]) -> dict[int, FailedStep]:
@@ -181,24 +232,3 @@ def _parts(error: BaseException) -> Iterator[BaseException]:
     if isinstance(error, BaseExceptionGroup):
         for part in error.exceptions:
             yield from _parts(part)
-
-
-def _parent(step: FailedStep) -> Branch | None:
-    return None if step.branch is None else step.branch.parent
-
-
-def _is_unseen(step: FailedStep, gathers: Container[int]) -> bool:
-    """True when its error reached no part of the handler, or ended a branch whose error did not.
-
-    `gathers` are the calls of `gather` that raised the error of another branch.
-    """
-    branch = step.branch
-    if branch is None or branch.parent is None:
-        return False
-    if not step.is_raised:
-        return True
-    if branch.error is not step.error:
-        return False
-    if branch.gathered_in is not None:
-        return not branch.is_collected and id(branch.gathered_in) in gathers
-    return not branch.is_heard()
