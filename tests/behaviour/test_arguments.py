@@ -206,6 +206,34 @@ async def test_a_key_finds_its_run_although_that_is_stored_in_the_older_form(sto
         await code.trigger(6, idempotency_key="k").execute(store)
 
 
+async def test_a_run_that_waits_for_code_with_a_new_parameter_can_be_restarted_when_that_has_a_default(
+    store, order, serve, clock
+):
+    async def before(ctx, amount: int):
+        await ctx.sleep(60)
+        return amount
+
+    async def without_default(ctx, amount: int, currency: str):
+        await ctx.sleep(60)
+        return [amount, currency]
+
+    async def with_default(ctx, amount: int, currency: str = "EUR"):
+        await ctx.sleep(60)
+        return [amount, currency]
+
+    run_id = await order.trigger({"amount": 5}, max_attempts=1).execute(store)
+    await (await serve(before)).close()
+    clock.advance(60)
+    await (await serve(without_default)).close()
+    failed = await order.get_run(run_id, store)
+    await order.restart(run_id, store)
+    await serve(with_default)
+    done = await order.get_run(run_id, store)
+
+    assert (failed.status, "'currency' is missing" in failed.last_error) == ("ERROR", True), failed.last_error
+    assert (done.status, done.output()) == ("SUCCESS", [5, "EUR"])
+
+
 # -- what does not fit is told at the trigger ----------------------------------------------------------------
 
 

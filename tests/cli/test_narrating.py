@@ -116,6 +116,26 @@ async def test_a_repeated_wait_is_told_as_the_first_one(store, narrator, clock):
     assert told[2][1] == told[3][1] == "emitted shipped"
 
 
+async def test_a_parked_run_is_told_with_the_command_that_explains_it(store, narrator, clock):
+    async def old(ctx, params):
+        await ctx.step("charge", lambda: 1)
+        await ctx.sleep(60)
+
+    async def new(ctx, params):
+        await ctx.step("bill", lambda: 1)
+        await ctx.sleep(60)
+
+    run_id = await flow.trigger(None).execute(store)
+    await _work(store, old)
+    await narrator.look()
+    clock.advance(60)
+    await _work(store, new)
+
+    [line] = await narrator.look()
+    assert line.endswith(f"   PARKED: its code asks for other steps than are recorded; see pgqrs why {run_id}")
+    assert await narrator.look() == []
+
+
 async def test_another_worker_replays_what_is_on_record(store, narrator, clock):
     async def handler(ctx, params):
         await ctx.step("one", lambda: 1)

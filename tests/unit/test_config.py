@@ -108,6 +108,10 @@ async def test_a_password_is_never_shown(dsn):
         ("tasks.db", r"^the DSN 'tasks\.db' names a file and no database; did you mean sqlite:///tasks\.db\?$"),
         ("postgresql+asyncpg://localhost/db", "postgresql://"),
         (5, "a DSN is text"),
+        (
+            "sqlite:/x.db",
+            "one slash .*; use sqlite:///file.db for the first, sqlite:////folder/file.db for the second$",
+        ),
         ("sqlite:///x.db?mode=ro", "options .* are not known; use sqlite:///file.db"),
     ],
 )

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pgqrs.api.operations.why import is_parked
 from pgqrs.cli.output import safe
 from pgqrs.db.tables import runs as table
 from pgqrs.db.tables.runs import BriefStep, RunRow
@@ -125,10 +126,14 @@ def changes(before: SeenRun | None, after: SeenRun) -> list[str]:
     known = {} if before is None else {step.step_id: step for step in before.steps}
     parts = [_taken_over(before, after)] if before is not None else []
     parts += [_step(step, after.run) for step in after.steps if step != known.get(step.step_id)]
-    if before is None or before.run.status is not after.run.status or before.run.last_error != after.run.last_error:
+    if before is None or _state(before.run) != _state(after.run):
         parts.append(_status(after.run, parts, is_new=before is None))
     # Once for all the children that it waits for.
     return [part for part in dict.fromkeys(parts) if part]
+
+
+def _state(run: RunRow) -> tuple[object, ...]:
+    return run.status, run.last_error, is_parked(run)
 
 
 def _taken_over(before: SeenRun, after: SeenRun) -> str:
@@ -190,10 +195,10 @@ def _status(run: RunRow, told: Sequence[str], *, is_new: bool) -> str:
             return "FAILED" if said else f"FAILED: {_short(run.last_error or 'no error on record')}"
         case RunStatus.CANCELLED:
             return "cancelled"
-        case RunStatus.PENDING if run.last_error and not any(told):
-            return f"failed: {_short(run.last_error)}, retry"
-        case RunStatus.PENDING if is_new and not any(told):
-            return "triggered"
+        case RunStatus.PAUSED if is_parked(run):
+            return f"PARKED: its code asks for other steps than are recorded; see pgqrs why {run.run_id}"
+        case RunStatus.PENDING if not any(told):
+            return f"failed: {_short(run.last_error)}, retry" if run.last_error else "triggered" if is_new else ""
     return ""
 
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from pgqrs.api.operations.why import PARKED
+from pgqrs.api.operations.why import is_parked
 from pgqrs.db.tables.runs import RunRow
-from pgqrs.db.views.inspection import LiveRun
 from pgqrs.errors import ExecutionFailed, RunCancelled
 from pgqrs.inputs import given
 from pgqrs.serialization import decode
@@ -109,11 +108,6 @@ class RunHandle:
 
     def __repr__(self) -> str:
         return f"<run {self.run_id} of {self.workflow} {self.status}>"
-
-
-def is_parked(run: RunRow | LiveRun) -> bool:
-    """Return whether its code has asked for other steps than are recorded: it waits for an operator."""
-    return run.status == RunStatus.PAUSED and (run.waiting_for or "").startswith(PARKED)
 
 
 def shown(value: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from pgqrs.api.connect import connect_with
 from pgqrs.api.operations.export import export_run
 from pgqrs.api.operations.search import events_of, steps_of
+from pgqrs.api.operations.why import is_parked
 from pgqrs.api.store import Store
 from pgqrs.api.trigger import OPTION_NAMES
 from pgqrs.api.worker import Worker, worker
@@ -23,7 +24,7 @@ from pgqrs.engine.definitions.handlers import Handler
 from pgqrs.errors import ConfigError
 from pgqrs.serialization import Encoded
 from pgqrs.testing import assertions
-from pgqrs.testing.handle import RunHandle, is_parked
+from pgqrs.testing.handle import RunHandle
 from pgqrs.testing.step_hooks import BodyCall, BodyWatcher, Interventions, watched
 from pgqrs.text.names import checked_name
 

@@ -53,6 +53,11 @@ def _file_in(dsn: str, scheme: str, rest: str) -> str:
     use = f"use {scheme}:///file.db or {scheme}://:memory:"
     if _OPTIONS.search(rest):
         raise ConfigError(f"options in the DSN {masked(dsn)!r} are not known", hint=f"{use}")
+    if rest.startswith("/") and not rest.startswith("//"):
+        raise ConfigError(
+            f"a DSN with one slash after {scheme}: may mean a path from here or from the root",
+            hint=f"use {scheme}:///file.db for the first, {scheme}:////folder/file.db for the second",
+        )
     path = unquote(rest.removeprefix("//"))
     if path in (":memory:", "/:memory:"):
         return ":memory:"

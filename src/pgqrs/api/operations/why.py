@@ -22,6 +22,8 @@ from pgqrs.types import ENDED, RunStatus, StepStatus
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
+    from pgqrs.db.tables.runs import RunRow
+    from pgqrs.db.views.inspection import LiveRun
 
 PARKED = "parked: "
 
@@ -35,6 +37,11 @@ async def why(run_id: int, store: Store) -> Why:
         return first
     also = tuple(f"also: {other.sentence}" for other in others)
     return Why(first.run_id, first.cause, first.sentence, (*first.evidence, *also), first.fix, first.until)
+
+
+def is_parked(run: RunFacts | RunRow | LiveRun) -> bool:
+    """Return whether its code has asked for other steps than are recorded: it waits for an operator."""
+    return run.status == RunStatus.PAUSED and (run.waiting_for or "").startswith(PARKED)
 
 
 def _obstacles(facts: RunFacts, *, live_within: float) -> Iterator[Why]:
@@ -53,8 +60,7 @@ def _obstacles(facts: RunFacts, *, live_within: float) -> Iterator[Why]:
     if _is_held(facts):
         yield _held(facts, live_within)
         return
-    is_parked = facts.status is RunStatus.PAUSED and (facts.waiting_for or "").startswith(PARKED)
-    if is_parked:
+    if is_parked(facts):
         yield _parked(facts)
     if facts.queue_paused_at is not None:
         yield _why(
@@ -64,7 +70,7 @@ def _obstacles(facts: RunFacts, *, live_within: float) -> Iterator[Why]:
             fix=command("queue resume", facts.queue),
         )
     yield from _nobody(facts, live_within)
-    if not is_parked:
+    if not is_parked(facts):
         yield from _waiting(facts)
 
 
