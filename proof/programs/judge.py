@@ -207,7 +207,14 @@ def _wrong_rows(result: Result, answer: Answer) -> list[str]:
                 found.append(f"{what}: {key} is there, and never is in the oracle")
         if not result.cancelled:
             found += [f"{what}: {key} is not there" for key in sorted(expected) if expected[key] and not seen[key]]
-    return found + unwritten(result)
+    return found + unwritten(result) + _started_twice(result)
+
+
+def _started_twice(result: Result) -> list[str]:
+    """A child is started once: its parent's record remembers it. A restarted parent may start another."""
+    if result.fault.mode == "restart":
+        return []
+    return [f"child: {label} was started {count} times" for label, count in result.started.items() if count > 1]
 
 
 def unwritten(result: Result) -> list[str]:

@@ -32,6 +32,8 @@ class Result:
     case: Case
     fault: Fault
     rows: dict[str, Row] = field(default_factory=dict)
+    # How many runs there are of each label: the second of a child takes the place of the first in `rows`.
+    started: Counter[str] = field(default_factory=Counter)
     # What is wrong whatever the program is.
     wrong: list[str] = field(default_factory=list)
     emitted: Counter[str] = field(default_factory=Counter)

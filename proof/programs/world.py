@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -153,6 +154,7 @@ class World:
 
     async def _survey(self, result: Result) -> None:
         result.rows = await self.rows()
+        result.started = Counter(_label_of(row[3]) for row in await self._fetch(_RUNS))
         result.steps = await self._fetch(_STEPS)
         for event in await inspection.emitted(self.store.database):
             result.emitted[str(json.loads(event.payload))] += 1
