@@ -1,7 +1,9 @@
 """A pass that the engine ends: every part of the handler ends, and a `finally` begins nothing new."""
 
 import asyncio
+import gc
 import threading
+import weakref
 from contextlib import suppress
 
 import pytest
@@ -114,3 +116,25 @@ async def test_the_threads_of_a_plain_handler_end_when_its_pass_is_taken_away(li
     await worker.close()
 
     assert has_ended
+
+
+# On PostgreSQL a timer of the pool, begun in its turn, holds the last pass for some minutes.
+@pytest.mark.backends("sqlite", "turso")
+async def test_a_pass_that_ended_well_is_freed_without_the_garbage_collector(run):
+    """A worker has a thousand passes in a second: as garbage they would fill memory until it is collected."""
+    passes = []
+
+    async def handler(ctx, params):
+        passes.append(weakref.ref(ctx._run_pass))
+        await ctx.step("one", lambda: 1)
+        return await ctx.step("two", lambda: 2)
+
+    gc.collect()
+    gc.disable()
+    try:
+        await run(handler)
+        is_freed = passes[0]() is None
+    finally:
+        gc.enable()
+
+    assert is_freed

@@ -44,6 +44,8 @@ class Handler:
     is_async: bool
     takes_context: bool
     parameters: tuple[inspect.Parameter, ...]
+    # Of the parameters.
+    names: tuple[str, ...]
     types: dict[str, Any]
     returns: Any
     options: WorkflowOptions = WorkflowOptions()
@@ -68,6 +70,7 @@ class Handler:
             is_async=_is_async(inspect.unwrap(function)),
             takes_context=context is not None,
             parameters=taken,
+            names=tuple(each.name for each in taken),
             types=types,
             returns=types.get("return", Any),
             options=options or WorkflowOptions(),
@@ -76,10 +79,6 @@ class Handler:
     @property
     def workflow(self) -> str:
         return self.name
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(each.name for each in self.parameters)
 
     @property
     def required(self) -> frozenset[str]:

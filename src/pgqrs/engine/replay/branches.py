@@ -287,6 +287,9 @@ class BranchSet:
         self.stirring.clear()
         if isinstance(self.root.task, BranchTask):
             self.root.task.branch = None
+        self.root.task = None
+        # It refers back: without this, only the garbage collector would free the two, and the handler's task.
+        del self.root
 
 
 def _nothing() -> None:

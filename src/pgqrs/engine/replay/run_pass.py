@@ -284,6 +284,7 @@ class RunPass:
         """Lets go of what refers back to it, so that it is gone at once and not when the garbage is collected."""
         self._is_closed = True
         self.task = self.children = None
+        self.seconds = time.monotonic
         self.lease.close()
         self.shutdown.close()
         self.resting.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,16 +21,23 @@ log: logging.Logger = logging.getLogger("pgqrs.run")
 class PassShutdown:
     """Ends what a handler has begun, whether the handler has returned or its run is another worker's."""
 
-    __slots__ = ("_giving_up", "_loop", "_patience", "_run_pass", "on_stuck")
+    __slots__ = ("_giving_up", "_loop", "_of", "_patience", "on_stuck")
 
     def __init__(self, run_pass: RunPass, loop: asyncio.AbstractEventLoop, patience: float) -> None:
         """`patience` is how long, in seconds, what was cancelled may take to end."""
-        self._run_pass = run_pass
+        # Weak: a pass is gone when it is over, and not when the garbage is collected.
+        self._of = weakref.ref(run_pass)
         self._loop = loop
         self._patience = patience
         # Called with the handler's task when it does not end although it was cancelled.
         self.on_stuck: Callable[[asyncio.Task[Any]], None] | None = None
         self._giving_up: asyncio.TimerHandle | None = None
+
+    @property
+    def _run_pass(self) -> RunPass:
+        if (run_pass := self._of()) is None:
+            raise AssertionError("what asks has the pass")
+        return run_pass
 
     def on_halt(self) -> None:
         """A part of the handler found that the pass is over: the rest of it hears of that."""
@@ -42,9 +50,11 @@ class PassShutdown:
         self._tell_handler(None, tuple(self._run_pass.branches.live))
 
     def _tell_handler(self, knows: Branch | None, then_live: Sequence[Branch]) -> None:
-        run_pass = self._run_pass
+        run_pass = self._of()
+        if run_pass is None or run_pass.is_done or run_pass.task is None:
+            return
         halted = run_pass.lease.halted
-        if run_pass.is_done or run_pass.task is None or halted is None:
+        if halted is None:
             return
         if not run_pass.handler.is_async:
             run_pass.resting.unwind(Halt(halted))
@@ -66,11 +76,11 @@ class PassShutdown:
 
     def on_lost(self) -> None:
         """From the heartbeat's thread: the lease is gone."""
-        log.warning("run %d: lease lost", self._run_pass.claim.run_id)
-        self._loop.call_soon_threadsafe(self._stop)
+        if (run_pass := self._of()) is not None:
+            log.warning("run %d: lease lost", run_pass.claim.run_id)
+            self._loop.call_soon_threadsafe(self._stop, run_pass)
 
-    def _stop(self) -> None:
-        run_pass = self._run_pass
+    def _stop(self, run_pass: RunPass) -> None:
         # An outcome on its way to the database hears there whether the lease still held.
         if not run_pass.lease.held.settling and run_pass.task is not None:
             self.abandon()

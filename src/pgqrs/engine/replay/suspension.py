@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import weakref
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -52,13 +53,20 @@ class Resting:
 
     def __init__(self, run_pass: RunPass) -> None:
         self.suspended: bool = False
-        self._run_pass = run_pass
+        # Weak: a pass is gone when it is over, and not when the garbage is collected.
+        self._of = weakref.ref(run_pass)
         self._waits: dict[str, Wait] = {}
         self._blocked: dict[asyncio.Future[None], Branch] = {}
         self._next_look: asyncio.Handle | None = None
         self._delay = _SOON_SECONDS
         self._grace_from: float | None = None
         self._ready_looks = 0
+
+    @property
+    def _run_pass(self) -> RunPass:
+        if (run_pass := self._of()) is None:
+            raise AssertionError("what asks has the pass")
+        return run_pass
 
     async def wait(self, *waits: Wait) -> NoReturn:
         """Raises Suspend when every other branch has come to rest too."""
