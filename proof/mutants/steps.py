@@ -42,13 +42,13 @@ MUTANTS = (
             Edit(
                 "engine.ctx.transactions:transaction",
                 "answer = await apart(run_pass, attempt, place.step_id)\n",
+                "from pgqrs.engine.replay.task_factory import outside\n"
                 "try:\n"
                 "    answer = await run_pass.in_flight.begun(outside(attempt))\n"
                 "finally:\n"
                 "    run_pass.order.is_numbered(place.step_id)\n",
             ),
             Edit("engine.ctx.transactions:_transact.number", "if is_over:\n", "if False:\n"),
-            Edit("engine.ctx.transactions", "current_body, current_branch", "current_body, current_branch, outside"),
         ),
         (f"{_CANCELLED}::test_a_transaction_in_a_cancelled_branch_does_not_hold_up_the_others",),
     ),
