@@ -118,7 +118,7 @@ async def test_the_threads_of_a_plain_handler_end_when_its_pass_is_taken_away(li
     assert has_ended
 
 
-# On PostgreSQL a timer of the pool, begun in its turn, holds the last pass for some minutes.
+# On PostgreSQL a timer of asyncpg's statement cache, begun in the handler's context, holds it for some minutes.
 @pytest.mark.backends("sqlite", "turso")
 async def test_a_pass_that_ended_well_is_freed_without_the_garbage_collector(run):
     """A worker has a thousand passes in a second: as garbage they would fill memory until it is collected."""
