@@ -23,6 +23,8 @@ from collections.abc import Container
 from enum import Enum, auto
 from typing import Any, cast
 
+import h11
+
 from pgqrs.web.auth.proxies import address_of
 from pgqrs.web.server.exchange import ANSWER_SECONDS, CONNECTION
 
@@ -196,7 +198,8 @@ class GuardedConnection(asyncio.BufferedProtocol):
         token = CONNECTION.set(self)
         try:
             self._inner.data_received(data)
-        except Exception as error:  # noqa: BLE001 - uvicorn's, when a body is broken while its answer is sent
+        except h11.ProtocolError as error:
+            # uvicorn lets it through when a body is broken while its answer is sent.
             log.warning("a connection was closed: %s", error)
             self.abort()
         finally:
