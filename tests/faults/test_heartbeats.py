@@ -174,13 +174,15 @@ class Beats:
 @pytest.mark.backends("sqlite")
 async def test_a_loop_of_pure_python_does_not_keep_the_lease_from_being_renewed(worked):
     async def spin():
-        # A lease is renewed every third of it: after four times, the first one would have run out.
+        # Leases are renewed every third of a second here: after twelve times, the first one would have run out.
         deadline = time.monotonic() + 30
-        with Beats(4) as beats:
+        with Beats(12) as beats:
             while not beats.event.is_set() and time.monotonic() < deadline:
                 sum(range(1000))
 
-    async def handler(ctx):
+    # On a machine that is busy with other things, a second may pass without a turn for the heartbeat.
+    @pgqrs.workflow(name="flow", lease_seconds=3)
+    async def handler(ctx: pgqrs.Context) -> None:
         await ctx.step("spin", spin)
 
     run = await worked(handler)
@@ -207,6 +209,26 @@ async def test_a_call_that_keeps_the_interpreter_to_itself_for_too_long_loses_it
 
     assert (run.status, run.output()) == ("SUCCESS", 2)
     assert begun == []
+
+
+@pytest.mark.row("B2.3")
+async def test_a_lease_that_had_to_be_given_up_is_not_renewed_afterwards(live_store):
+    """The process stood still: whether its handler or its heartbeat looks first must not decide what becomes of a run."""
+    lost = threading.Event()
+    heartbeat = Heartbeat(live_store.database, live_store.config, worker_id=1, lease_seconds=6)
+    await live_store.create_queue("tasks")
+    await (await live_store.producer("tasks")).enqueue(1)
+    [message] = await (await live_store.consumer("tasks")).dequeue(lease_seconds=6)
+    with Beats(1) as renewed:
+        since = time.monotonic() - 6
+        lease = message._lease.lease_token
+        held = heartbeat.hold(message.id, lease, lost.set, run_id=1, lease_seconds=6, since=since)
+        came = await asyncio.to_thread(lost.wait, 4)
+        await asyncio.to_thread(heartbeat.close)
+
+    assert came
+    assert not held.is_valid()
+    assert not renewed.event.is_set()
 
 
 @pytest.mark.row("B2.5")

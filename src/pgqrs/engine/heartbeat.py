@@ -265,6 +265,9 @@ class Heartbeat:
         return await open_driver(self._config.with_changes(pool_size=1, listen_dsn=""), self._db.clock)
 
     async def _beat(self, db: Driver) -> None:
+        # After the process stood still: the database would renew a lease that no other worker has taken yet, but its
+        # holder may have stopped already.
+        self._give_up_what_is_due()
         with self._lock:
             asked = list(self._held.values())
         started = self._beaten = time.monotonic()
