@@ -12,15 +12,19 @@ import contextvars
 import inspect
 import itertools
 import sys
+import weakref
 from collections.abc import Callable, Container, Iterator
 from types import CoroutineType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pgqrs.db.runs.history import Emission
 from pgqrs.engine.replay.branch_state import BranchState, may_follow
 from pgqrs.engine.replay.branch_tasks import BranchTask
 from pgqrs.retry import RetryPolicy
 from pgqrs.text import step_ids
+
+if TYPE_CHECKING:
+    from pgqrs.engine.replay.run_pass import RunPass
 
 current_branch: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("pgqrs_branch", default=None)
 
@@ -121,11 +125,13 @@ class Branch:
 
     def outwait(self) -> None:
         """The time of an `asyncio.wait` for it is up."""
-        self._among.outwaited()
+        if (run_pass := self._among.run_pass()) is not None:
+            run_pass.outwaited()
 
     def time_out(self) -> None:
         """A deadline of asyncio's is about to cancel it."""
-        self._among.timed_out(self)
+        if (run_pass := self._among.run_pass()) is not None:
+            run_pass.timed_out(self)
 
     def may_have_asked(self) -> bool:
         """True when it has asked the context for something, or has not had its first turn, and may be about to."""
@@ -141,7 +147,8 @@ class Branch:
 
     def is_halted(self) -> bool:
         """True when its pass is over before its end."""
-        return self._among.is_halted()
+        run_pass = self._among.run_pass()
+        return run_pass is not None and run_pass.lease.is_halted()
 
     def is_heard(self) -> bool:
         """True when the handler has got its error from its task, as by `await` or `task.exception()`."""
@@ -154,7 +161,8 @@ class Branch:
             if self.error is not None:
                 self._among.note_error(task)
         self._become(BranchState.ENDED)
-        self._among.changed()
+        if (run_pass := self._among.run_pass()) is not None:
+            run_pass.branches_changed()
 
     def end_thread(self) -> None:
         """As `end`, of a thread that its parent waits for: from now on that one can go on, though it may not yet."""
@@ -219,28 +227,14 @@ class Branch:
 class BranchSet:
     """The branches of one pass that have not ended: its handler, and the tasks or threads that the handler began."""
 
-    __slots__ = ("_failed", "_is_async", "changed", "is_halted", "live", "outwaited", "root", "stirring", "timed_out")
+    __slots__ = ("_failed", "_is_async", "live", "root", "run_pass", "stirring")
 
-    def __init__(
-        self,
-        changed: Callable[[], None],
-        *,
-        outwaited: Callable[[], None],
-        timed_out: Callable[[Branch], None],
-        is_halted: Callable[[], bool],
-        is_async: bool,
-    ) -> None:
-        # Called when one of them has ended.
-        self.changed: Callable[[], None] = changed
-        # Called when the time of an `asyncio.wait` for one of them is up.
-        self.outwaited: Callable[[], None] = outwaited
-        # Called when a deadline is about to cancel one of them.
-        self.timed_out: Callable[[Branch], None] = timed_out
-        self._is_async = is_async
-        # Whether the pass is over before its end.
-        self.is_halted: Callable[[], bool] = is_halted
+    def __init__(self, run_pass: RunPass) -> None:
+        # Gives None when the pass is over. Weak: a pass is gone then, and not when the garbage is collected.
+        self.run_pass: Callable[[], RunPass | None] = weakref.ref(run_pass)
+        self._is_async = run_pass.handler.is_async
         # Tasks that ended with an error; None when the pass is over.
-        self._failed: list[asyncio.Future[Any]] | None = []
+        self._failed: tuple[asyncio.Future[Any], ...] | None = ()
         self.live: dict[Branch, None] = {}
         # Those that do not wait for the engine.
         self.stirring: dict[Branch, None] = {}
@@ -261,7 +255,7 @@ class BranchSet:
         if self._failed is None:
             task.exception()
         else:
-            self._failed.append(task)
+            self._failed += (task,)
 
     def cancel(self, but: Container[object] = ()) -> list[asyncio.Future[Any]]:
         """The handler's tasks, but for its own."""
@@ -280,9 +274,7 @@ class BranchSet:
         for task in failed:
             # asyncio would log that nothing ever asked for its error; the run's history tells of it.
             task.exception()
-        self.changed = self.outwaited = _nothing
-        self.timed_out = lambda _branch: None
-        self.is_halted = lambda: False
+        self.run_pass = _no_pass
         self.live.clear()
         self.stirring.clear()
         if isinstance(self.root.task, BranchTask):
@@ -292,7 +284,7 @@ class BranchSet:
         del self.root
 
 
-def _nothing() -> None:
+def _no_pass() -> None:
     """Ends late, and changes nothing."""
 
 

@@ -19,7 +19,7 @@ class InFlight:
         # Called each time when something is not in flight any more.
         self._on_finish = on_finish
         self._count = 0
-        self._bodies: set[asyncio.Task[Any]] = set()
+        self._bodies: frozenset[asyncio.Task[Any]] = frozenset()
         self._landed: asyncio.Event | None = None
 
     def __bool__(self) -> bool:
@@ -32,12 +32,12 @@ class InFlight:
 
     def begun(self, body: asyncio.Task[Any]) -> asyncio.Task[Any]:
         """The body of a step: in flight until it is done, even when it is ended before it began."""
-        self._bodies.add(body)
+        self._bodies |= {body}
         body.add_done_callback(self._body_done)
         return body
 
     def _body_done(self, body: asyncio.Task[Any]) -> None:
-        self._bodies.discard(body)
+        self._bodies -= {body}
         # Its caller may be gone: then this is the only look at its error.
         if not body.cancelled():
             body.exception()

@@ -4,53 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from pgqrs.db.tables.runs import RecordedStep
 from pgqrs.engine.replay.arrivals import Arrivals, told
 from pgqrs.engine.replay.branches import BranchSet
+from pgqrs.engine.replay.interruption import uninterrupted
+from pgqrs.engine.replay.suspension import Resting
 
 
 class ResultOrder:
     """Gives results their numbers, and a handler with several branches its results in the order of these."""
 
-    __slots__ = (
-        "_all_given",
-        "_arrivals",
-        "_branches",
-        "_loop",
-        "_number_of",
-        "_numbers",
-        "_steps",
-        "_uninterrupted",
-    )
+    __slots__ = ("_arrivals", "_branches", "_loop", "_number_of", "_numbers", "_resting", "_steps")
 
     def __init__(
         self,
         steps: dict[str, RecordedStep],
         branches: BranchSet,
+        resting: Resting,
         loop: asyncio.AbstractEventLoop,
-        all_given: Callable[[], None],
-        uninterrupted: Callable[[str], AbstractContextManager[None]],
     ) -> None:
         self._steps = steps
         self._branches = branches
+        # It looks at the pass when no result waits any more.
+        self._resting = resting
         self._loop = loop
-        # Called when no result waits any more.
-        self._all_given = all_given
-        # Around a wait for a result: see `interruption.py`.
-        self._uninterrupted = uninterrupted
         # The order in which results reach the handler; which numbers steps of this pass have in it.
-        self._numbers = itertools.count(1 + max((s.sequence or 0 for s in steps.values()), default=0))
+        self._numbers = itertools.count(1 + (max(s.sequence or 0 for s in steps.values()) if steps else 0))
         self._number_of: dict[str, int] = {}
         self._arrivals: Arrivals | None = None
 
     @property
     def arrivals(self) -> Arrivals:
         if self._arrivals is None:
-            self._arrivals = Arrivals(self._branches.stirring, self._loop, self._all_given)
+            self._arrivals = Arrivals(self._branches.stirring, self._loop, self._resting.look)
         return self._arrivals
 
     @property
@@ -90,7 +80,8 @@ class ResultOrder:
             return
         numbers = [number for each in step_ids if (number := self._sequence(each)) is not None]
         if numbers:
-            with self._uninterrupted(step_ids[0]):
+            run_pass = self._branches.run_pass()
+            with nullcontext() if run_pass is None else uninterrupted(run_pass, step_ids[0]):
                 await self.arrivals.turn(max(numbers))
 
     def _sequence(self, step_id: str) -> int | None:
@@ -106,6 +97,5 @@ class ResultOrder:
             self._arrivals.move()
 
     def close(self) -> None:
-        self._uninterrupted = lambda _step_id: nullcontext()
         if self._arrivals is not None:
             self._arrivals.close()

@@ -13,7 +13,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from pgqrs.config import Config
@@ -26,7 +25,7 @@ from pgqrs.engine.definitions.handlers import Handler
 from pgqrs.engine.heartbeat import HeldLease
 from pgqrs.engine.instrumentation import Meter, Tracer, hooks
 from pgqrs.engine.recorded_errors import Program
-from pgqrs.engine.replay import refusals
+from pgqrs.engine.replay import interruption, refusals
 from pgqrs.engine.replay.arrivals import told
 from pgqrs.engine.replay.branches import (
     Branch,
@@ -38,7 +37,7 @@ from pgqrs.engine.replay.branches import (
 )
 from pgqrs.engine.replay.failures import Failures
 from pgqrs.engine.replay.in_flight import InFlight
-from pgqrs.engine.replay.interruption import outwaited, timed_out, uninterrupted
+from pgqrs.engine.replay.interruption import uninterrupted
 from pgqrs.engine.replay.pass_lease import PassLease
 from pgqrs.engine.replay.places import NOTHING_RECORDED, Places
 from pgqrs.engine.replay.recorder import Recorder
@@ -110,21 +109,13 @@ class RunPass:
         self.seconds: Callable[[], float] = time.monotonic if db.clock.now() is None else self._clock_seconds
         self.shutdown: PassShutdown = PassShutdown(self, self._loop, patience=ABANDON_SECONDS)
         self.lease: PassLease = PassLease(claim.run_id, held, self.shutdown.on_halt)
-        self.branches: BranchSet = BranchSet(
-            self._branches_changed,
-            outwaited=partial(outwaited, self),
-            timed_out=partial(timed_out, self),
-            is_halted=self.lease.is_halted,
-            is_async=handler.is_async,
-        )
+        self.branches: BranchSet = BranchSet(self)
         self.root: Branch = self.branches.root
         self.resting: Resting = Resting(self)
         self.places: Places = Places(claim.steps) if claim.steps else NOTHING_RECORDED
         self.unawaited: UnawaitedCalls = UnawaitedCalls()
         self.in_flight: InFlight = InFlight(self.lease, self.resting.look)
-        self.order: ResultOrder = ResultOrder(
-            claim.steps, self.branches, self._loop, self.resting.look, partial(uninterrupted, self)
-        )
+        self.order: ResultOrder = ResultOrder(claim.steps, self.branches, self.resting, self._loop)
         self.failures: Failures = Failures(Program.of(handler.function))
         self.recorder: Recorder = Recorder(
             claim,
@@ -236,9 +227,20 @@ class RunPass:
         """The code and the record do not fit: the run is parked, and the handler's `except` does not hear of it."""
         return self.lease.halt(refusals.diverged(self.claim.run_id, what))
 
-    def _branches_changed(self) -> None:
+    # -- its branches ------------------------------------------------------------------------------------
+
+    def branches_changed(self) -> None:
+        """One of them has ended."""
         self.order.branches_changed()
         self.resting.look()
+
+    def outwaited(self) -> None:
+        """The time of an `asyncio.wait` for one of them is up."""
+        interruption.outwaited(self)
+
+    def timed_out(self, branch: Branch) -> None:
+        """A deadline is about to cancel this one."""
+        interruption.timed_out(self, branch)
 
     # -- threads -----------------------------------------------------------------------------------------
 
