@@ -61,8 +61,29 @@ MUTANTS = (
     Mutant(
         "map-waits-with-room",
         "ctx.map fills all its places after a replay",
-        (Edit("engine.ctx.map_children:map_", "while begun < len(items)", "if begun < len(items)"),),
+        (Edit("engine.ctx.map_children:_ended", "if earlier:", "if not earlier:"),),
         ("tests/behaviour/test_waiting_beside_work.py::test_a_map_fills_all_its_places_after_a_replay",),
+    ),
+    Mutant(
+        "rest-while-a-branch-is-ready",
+        "a task that is about to move does so before the run is put to rest",
+        (
+            Edit(
+                "engine.replay.suspension:Resting._look",
+                "if Pending.READY in states.values() and self._ready_looks < _MOST_READY_LOOKS:\n"
+                "    self._ready_looks += 1\n"
+                "    self._grace_from = None\n"
+                "    self._look_again(0.0)\n"
+                "    return\n"
+                "if Pending.READY not in states.values():\n"
+                "    self._ready_looks = 0\n"
+                "# One that is ready at each of so many looks polls for something: it waits, too, in its way.\n"
+                "outside = [branch for branch, state in states.items() if state in (Pending.OUTSIDE, "
+                "Pending.READY)]\n",
+                "outside = [branch for branch, state in states.items() if state is Pending.OUTSIDE]\n",
+            ),
+        ),
+        ("tests/behaviour/test_waiting_beside_work.py",),
     ),
     Mutant(
         "library-task-is-a-branch",

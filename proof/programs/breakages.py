@@ -197,22 +197,6 @@ BREAKAGES: tuple[Mutant, ...] = (
         "attempts = 1",
     ),
     _broken(
-        "rest-while-a-branch-is-ready",
-        "a step beside a sleeping task runs before the run is put to rest",
-        "engine.replay.suspension:Resting._look",
-        "if Pending.READY in states.values() and self._ready_looks < _MOST_READY_LOOKS:\n"
-        "    self._ready_looks += 1\n"
-        "    self._grace_from = None\n"
-        "    self._look_again(0.0)\n"
-        "    return\n"
-        "if Pending.READY not in states.values():\n"
-        "    self._ready_looks = 0\n"
-        "# One that is ready at each of so many looks polls for something: it waits, too, in its way.\n"
-        "outside = [branch for branch, state in states.items() if state in (Pending.OUTSIDE, "
-        "Pending.READY)]\n",
-        "outside = [branch for branch, state in states.items() if state is Pending.OUTSIDE]\n",
-    ),
-    _broken(
         "transaction-error-unrecorded",
         "an error of a transaction is recorded",
         "engine.ctx.transactions:_attempt",

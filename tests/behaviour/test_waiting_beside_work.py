@@ -53,6 +53,23 @@ async def test_a_step_beside_a_sleeping_task_runs_at_once(run, clock):
     assert (await run(handler, run_id=waiting.run_id)).output() == "slept"
 
 
+async def test_a_task_that_is_about_to_move_does_so_before_the_run_rests(run):
+    """It waits for nothing but its turn; after that comes a step, which an hour would delay."""
+    effects = []
+
+    async def handler(ctx, params):
+        async def moving():
+            for _ in range(5):
+                await asyncio.sleep(0)
+            await ctx.step("work", lambda: effects.append("work"))
+
+        await asyncio.gather(ctx.sleep(3600), moving())
+
+    waiting = await run(handler)
+
+    assert (waiting.status, effects) == ("PAUSED", ["work"])
+
+
 async def test_a_shielded_wait_puts_the_run_to_rest(run, clock, store):
     async def handler(ctx, params):
         await asyncio.shield(ctx.sleep(3600))

@@ -31,8 +31,7 @@ async def map_(
     begun = 0
     most = len(items) if limit is None else limit
     while len(answers) < len(items):
-        # A replay finds how many began together: fewer than there is room for by now, and then the next ones.
-        while begun < len(items) and len(running) < most:
+        if begun < len(items) and len(running) < most:
             children = await _begin(run_pass, workflow, items[begun : begun + most - len(running)])
             waiters += (results := [child.result() for child in children])
             running |= {begun + number: result for number, result in enumerate(results)}

@@ -75,6 +75,7 @@ class Places:
         return lost + self._left_by(branch)
 
     def _left_by(self, branch: Branch) -> list[str]:
+        """What is recorded further on: of a run that failed before results had numbers (migration 6)."""
         chain = (branch, *branch.ancestors())
         if not any(self.has_passed(each) or self._last_child.get(each.path, 0) > each.children for each in chain):
             return []
