@@ -7,12 +7,16 @@ import random
 import re
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice, zip_longest
+from operator import itemgetter
 from typing import Any
 
 import pgqrs
+from pgqrs.faults import Point
 from proof.programs import oracle
 from proof.programs.agreement import disagreements
 from proof.programs.answers import Answer, Racy
@@ -125,18 +129,8 @@ class Bench:
         every = faults_for(dry, answer, modes)
         if len(every) <= most:
             return every
-        rng = random.Random(f"{seed} {number} faults")
-        by_mode: dict[str, list[Fault]] = {}
-        for fault in every:
-            by_mode.setdefault(fault.mode, []).append(fault)
-        chosen: list[Fault] = []
-        for each in by_mode.values():
-            rng.shuffle(each)
-        while len(chosen) < most:
-            for each in by_mode.values():
-                if each and len(chosen) < most:
-                    chosen.append(each.pop())
-        return chosen
+        random.Random(f"{seed} {number} faults").shuffle(every)
+        return spread(every, dry.points)[:most]
 
     def _count(
         self, report: Report, seed: int, program: Program, fault: Fault, result: Result, said: list[str]
@@ -196,7 +190,7 @@ def generated(seed: int, number: int, *, is_racy: bool) -> tuple[Program, Answer
 
 def faults_for(dry: Result, answer: Answer | None, modes: tuple[str, ...] = ()) -> list[Fault]:
     """Every fault that means something for a program, from what a run without any has passed."""
-    points = dry.points
+    points = Counter(point.phase for point in dry.points)
     found: list[Fault] = []
     asks = any(getattr(part, "how", "") == "pause" or isinstance(part, Pause) for part in parts(dry.case.program))
     for mode, phases in PHASES.items():
@@ -211,6 +205,25 @@ def faults_for(dry: Result, answer: Answer | None, modes: tuple[str, ...] = ()) 
     if status == "ERROR":
         found.append(Fault("restart"))
     return [fault for fault in found if not modes or fault.mode in modes]
+
+
+def spread(faults: list[Fault], points: list[Point]) -> list[Fault]:
+    """The modes in turn, and within a mode the store calls in turn: a call that a program makes once is as likely to
+    be struck as one that it makes for each step."""
+    of_call: Counter[tuple[str, str]] = Counter()
+    of_mode: dict[str, list[tuple[int, Fault]]] = {}
+    for fault in faults:
+        call = (fault.mode, _call_at(fault, points))
+        of_call[call] += 1
+        of_mode.setdefault(fault.mode, []).append((of_call[call], fault))
+    in_turn = [sorted(each, key=itemgetter(0)) for each in of_mode.values()]
+    return [fault for row in zip_longest(*in_turn) for _, fault in filter(None, row)]
+
+
+def _call_at(fault: Fault, points: list[Point]) -> str:
+    """The store call that a fault strikes, when all goes as in the run without one."""
+    met = (point.name for point in points if point.phase in PHASES.get(fault.mode, ()))
+    return next(islice(met, fault.nth - 1, None), "") if fault.nth else ""
 
 
 def expected_under(program: Program, answer: Answer | None, fault: Fault) -> Answer | None:

@@ -65,7 +65,7 @@ class Execution:
             states = ", ".join(f"{label or 'the run'} {row.status}" for label, row in rows.items())
             self._result.wrong.append(f"hangs: {states}")
         finally:
-            self._result.points = self._fate.counts
+            self._result.points = self._fate.points
             self._result.struck = self._fate.struck.is_set()
             self._result.struck_at = self._fate.struck_at
 

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from pgqrs.faults import Point
 from proof.programs.faults import Fault
 from proof.programs.handlers import Case
 
@@ -40,7 +41,7 @@ class Result:
     written: Counter[str] = field(default_factory=Counter)
     steps: list[Any] = field(default_factory=list)
     # The boundaries that the worker passed, by phase.
-    points: Counter[str] = field(default_factory=Counter)
+    points: list[Point] = field(default_factory=list)
     struck: bool = False
     struck_at: str = ""
     # The worker went away in the last attempt that the run may have.

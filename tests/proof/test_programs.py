@@ -11,9 +11,10 @@ import pytest
 
 from pgqrs import LeaseLost
 from pgqrs.engine.replay.unwinding import Halt
+from pgqrs.faults import Point
 from proof.programs import grammar, judge, kit, oracle, shrink
 from proof.programs.answers import Racy
-from proof.programs.bench import Divergence, faults_for
+from proof.programs.bench import Divergence, faults_for, spread
 from proof.programs.errors import KINDS, make, seen
 from proof.programs.faults import Fault
 from proof.programs.generator import generate
@@ -561,7 +562,7 @@ def test_what_is_no_fault_is_refused(text):
 
 
 def test_there_is_a_fault_of_each_mode_at_each_boundary(result):
-    result.points.update(before=2, after=2)
+    result.points = [Point(phase, "claims.claim") for phase in ("before", "after") * 2]
 
     found = faults_for(result, oracle.ask(program(Step("a", ALWAYS))))
 
@@ -575,6 +576,18 @@ def test_there_is_a_fault_of_each_mode_at_each_boundary(result):
         "outage": 2,
         "lost": 2,
         "restart": 0,
+    }
+
+
+def test_a_call_that_is_made_once_is_struck_as_early_as_one_that_is_made_for_each_step():
+    calls = ["claims.claim", *["settlement.write"] * 8, "claims.spawn"]
+    points = [Point(phase, call) for call in calls for phase in ("before", "after")]
+    every = [Fault(mode, nth) for mode in ("lost", "outage") for nth in range(1, 11)]
+
+    first = spread(every, points)[:6]
+
+    assert {(fault.mode, calls[fault.nth - 1]) for fault in first} == {
+        (mode, call) for mode in ("lost", "outage") for call in calls
     }
 
 
