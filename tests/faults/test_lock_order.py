@@ -70,7 +70,7 @@ async def test_who_acts_from_outside_locks_the_message_first(store, flow, connec
 
 
 async def test_nobody_cancels_a_run_in_the_middle_of_its_transaction(store, flow):
-    begun, go_on = asyncio.Event(), asyncio.Event()
+    begun, go_on, cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def handler(ctx, params):
         async def work(tx):
@@ -78,6 +78,8 @@ async def test_nobody_cancels_a_run_in_the_middle_of_its_transaction(store, flow
             await go_on.wait()
 
         await ctx.transaction("work", work)
+        # PostgreSQL may give a free lock to a newcomer before it wakes the one that waited: the run must not end first.
+        await cancelled.wait()
 
     worker = await pgqrs.consumer("w", 0, "flow").handler(handler).create(store)
     run_id = await flow.trigger().execute(store)
@@ -87,7 +89,9 @@ async def test_nobody_cancels_a_run_in_the_middle_of_its_transaction(store, flow
     await asyncio.wait_for(until_it_waits(store, cancelling), 30)
     early = cancelling.done()
     go_on.set()
-    await asyncio.gather(working, cancelling)
+    await cancelling
+    cancelled.set()
+    await working
 
     assert not early
     assert (await flow.get_run(run_id, store)).status == "CANCELLED"
