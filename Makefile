@@ -26,7 +26,7 @@ INSTALL_OURS = $(INSTALL) --no-deps --no-build-isolation --editable .
 # The package's former name, which an older checkout has installed here (decision 30). Quiet when there is none.
 REMOVE_FORMER = $(UNINSTALL) pgqrs 2>/dev/null
 
-.PHONY: help setup demo check quick test test-all fuzz conform slow-clients audit-parsers requirements docs docs-pages stubs bench bench-peers bench-report proof soak long pgbouncer clean
+.PHONY: help setup demo check quick test test-all test-times fuzz conform slow-clients audit-parsers requirements docs docs-pages stubs bench bench-peers bench-report proof soak long pgbouncer clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -66,13 +66,17 @@ check: $(VENV)/.dev ## ruff, mypy strict, pyright, types of all that users can r
 quick: $(VENV)/.dev ## units and behaviour on SQLite, for the inner loop: about a minute
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q --on sqlite tests/unit tests/behaviour $(ARGS)
 
-test-all: override ARGS += --turso=all
-test-all: export PGQRS_TEST_LONG := 1
-test-all: test ## as test, and all of it on Turso too, with generators that go on for longer: what CI runs
+test-all test-times: override ARGS += --turso=all
+test-all test-times: export PGQRS_TEST_LONG := 1
+test-all: LONG = run
+test-times: LONG = list
+test-all: test ## as test, with the tests that take long, all of it on Turso too, and longer generators: what CI runs
+test-times: test ## as test-all, and write the list of the tests that take long
 
-test: $(VENV)/.dev ## the whole suite on SQLite and PostgreSQL (started here), and the store's tests on Turso
+LONG = leave
+test: $(VENV)/.dev ## every test but those that take long, on SQLite and PostgreSQL (started here); the store's on Turso, too
 	@command -v chromium >/dev/null || { echo "installing chromium for the dashboard's tests"; apt-get install -y -qq chromium >/dev/null; } || echo "no chromium: the tests in tests/browser are skipped (they fail in CI)"
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --long=$(LONG) $(ARGS)
 
 fuzz: $(VENV)/.dev ## hostile requests to every HTTP route, or with ROWS=10000 hostile rows in every table; COUNT=100000 SEED=7 ON=postgres choose
 	@COUNT="$(COUNT)" ROWS="$(ROWS)" SEED="$(SEED)" ON="$(ON)" PYTHONPATH=tests $(BIN)/python -m $(if $(ROWS),security.rows,web.fuzz)

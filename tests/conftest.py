@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 import secrets
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +17,7 @@ import pgqrs
 from pgqrs.api.store import Store
 from pgqrs.api.workflow import _known
 from pgqrs.engine.definitions.handlers import served
-from rig import memory, pgbouncer, postgres, templates
+from rig import long_tests, memory, pgbouncer, postgres, templates
 from rig.guards import install_guards
 from rig.invariants import check_invariants
 from rig.schemas import Schemas
@@ -40,12 +41,25 @@ STORE = """
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--on", default=",".join(BACKENDS), help="the databases to test, with commas")
     parser.addoption("--turso", default="some", choices=("some", "all"), help="what to run on Turso")
+    parser.addoption(
+        "--long",
+        default="run",
+        choices=("run", "leave", "list"),
+        help="tests/rig/long_tests.txt: run, leave out, write",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """The controller starts what the workers share; they find it in their environment."""
+    if config.option.long == "leave":
+        config.pluginmanager.register(long_tests.Leaver())
     if hasattr(config, "workerinput"):
         return
+    if config.option.long == "list":
+        config.pluginmanager.register(long_tests.Timer())
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell makes what it starts in the background ignore Ctrl-C, and so would every program that a test starts.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     memory.prefer()
     stack = config.stash[_running] = ExitStack()
     try:
