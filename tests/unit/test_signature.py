@@ -113,7 +113,7 @@ def test_what_is_not_clear_is_refused_with_the_ways_out(function, told):
     with pytest.raises(pgqrs.ConfigError, match=told) as caught:
         Handler.of("flow", function)
 
-    assert "test_declared.py" in str(caught.value)
+    assert "test_signature.py" in str(caught.value)
 
 
 @pytest.mark.parametrize("parameters", ["ctx, *rest", "ctx, **more", "ctx, a, *, b=1, **more"])
@@ -136,7 +136,7 @@ def test_a_second_function_under_the_name_of_another_is_refused_with_both_places
 
     assert ".one in " in str(caught.value)
     assert ".other in " in str(caught.value)
-    assert str(caught.value).count("test_declared.py:") == 2
+    assert str(caught.value).count("test_signature.py:") == 2
     assert pgqrs.discover_workflows()["shared_name"].function is one.__wrapped__
 
 
