@@ -115,7 +115,7 @@ MUTANTS = (
         "a heartbeat renews only its own lease",
         (
             Edit(
-                "db/tables/messages.sql:extend_leases",
+                "db/tables/messages.sql:_extended",
                 "and lease_token = given.token\nand leased_by is not null\n",
                 "",
             ),

@@ -354,7 +354,7 @@ MUTANTS = (
         "when a lease ends is decided by the database's clock",
         (
             Edit(
-                "db/tables/messages.sql:extend_leases",
+                "db/tables/messages.sql:_extended",
                 "set visible_after = {after given.seconds}\n",
                 "set visible_after = (strftime('%s', 'now') + given.seconds) * 1000000\n",
             ),

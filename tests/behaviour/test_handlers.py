@@ -385,7 +385,7 @@ async def test_a_slow_handler_keeps_its_lease(live_store, kind):
 
     def count(point):
         # They are a third of a lease apart: after the fourth the lease that it began with is over.
-        if point == ("after", "messages.extend"):
+        if point == ("after", "messages.renew"):
             renewals.append(point)
             if len(renewals) == 4:
                 outlived.set()

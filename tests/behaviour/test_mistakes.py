@@ -189,9 +189,25 @@ async def _in_a_transaction(ctx):
     await ctx.transaction("book", work)
 
 
+async def _of_another_type(ctx):
+    async def charge() -> int:
+        return "paid"
+
+    await ctx.step("charge", charge)
+
+
+async def _of_another_type_in_a_transaction(ctx):
+    async def work(tx) -> int:
+        return "paid"
+
+    await ctx.transaction("book", work)
+
+
 @pytest.mark.parametrize(
     ("handler", "said"),
     [
+        (_of_another_type, "the result of step 'charge': Expected `int`, got `str`"),
+        (_of_another_type_in_a_transaction, "the result of step 'book': Expected `int`, got `str`"),
         (_in_a_step, "the result of step 'lock': $.by: cannot store a value of type lock"),
         (_in_a_transaction, "the result of step 'book': cannot store a value of type lock"),
         (_returning(threading.Lock()), "the result of workflow 'flow': cannot store a value of type lock"),

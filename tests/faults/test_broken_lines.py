@@ -35,7 +35,7 @@ async def test_heartbeats_go_on_whatever_one_of_them_raised(live_store):
         raise RuntimeError("nobody thought of this one")
 
     def beat(point):
-        if point == ("before", "messages.extend"):
+        if point == ("before", "messages.renew"):
             beaten.set()
 
     with faults.injected(faults.at("before", "workers.heartbeat", broken)), faults.injected(beat):

@@ -59,7 +59,7 @@ class Calls:
         await claims.claim(self.db, self.sources, worker_id=self.worker_id, batch=1)
 
     async def extend(self):
-        await messages.extend(self.db, [self.claimed.fence[1:]], seconds=[60.0])
+        await messages.extend(self.db, [self.claimed.fence[1:]], seconds=60.0)
 
     async def transact(self):
         self.count += 1

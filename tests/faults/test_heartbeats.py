@@ -157,7 +157,7 @@ class Beats:
         self._armed = faults.injected(self._count)
 
     def _count(self, point):
-        if point == ("after", "messages.extend"):
+        if point == ("after", "messages.renew"):
             self._left -= 1
             if self._left <= 0:
                 self.event.set()
@@ -246,7 +246,7 @@ async def test_a_heartbeat_that_fails_is_tried_again_and_then_taken_for_lost(liv
     await live_store.create_queue("tasks")
     await (await live_store.producer("tasks")).enqueue(1)
     [message] = await (await live_store.consumer("tasks")).dequeue(lease_seconds=seconds)
-    with faults.injected(faults.at("before", "messages.extend", fail, times=times)), Beats(1) as beats:
+    with faults.injected(faults.at("before", "messages.renew", fail, times=times)), Beats(1) as beats:
         held = heartbeat.hold(message.id, message._lease.lease_token, lost.set, run_id=1, lease_seconds=seconds)
         came = await asyncio.to_thread((beats.event if times == 1 else lost).wait, 20)
         still = held.is_valid()

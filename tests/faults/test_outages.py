@@ -110,7 +110,7 @@ async def test_a_worker_whose_heartbeats_are_swallowed_fences_itself(live_store,
 
     async with working(config, handler, dsn=door.dsn, lease_seconds=1, command_timeout_seconds=1):
         beaten = threading.Event()
-        with faults.injected(faults.at("after", "messages.extend", beaten.set)):
+        with faults.injected(faults.at("after", "messages.renew", beaten.set)):
             run_id = await flow.trigger().execute(live_store)
             await begun.wait()
             # The heartbeat has a connection of its own by now.

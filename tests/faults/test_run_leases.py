@@ -479,7 +479,7 @@ async def test_a_worker_whose_heartbeats_hang_stops_before_its_lease_runs_out(li
     async def hang():
         await asyncio.Event().wait()
 
-    with faults.injected(lambda point: hang() if point == ("before", "messages.extend") else None):
+    with faults.injected(lambda point: hang() if point == ("before", "messages.renew") else None):
         began = time.monotonic()
         heartbeat.hold(1, 1, lost.set, run_id=1, lease_seconds=1)
         assert await asyncio.to_thread(lost.wait, 10)
@@ -494,7 +494,7 @@ async def test_a_run_whose_outcome_is_on_its_way_is_not_called_lost(live_store, 
     lost, beaten = threading.Event(), threading.Event()
     heartbeat = Heartbeat(live_store.database, live_store.config, worker_id=1, lease_seconds=30)
     # A message that is gone, as it is when the outcome has been recorded.
-    with faults.injected(lambda point: beaten.set() if point == ("after", "messages.extend") else None):
+    with faults.injected(lambda point: beaten.set() if point == ("after", "messages.renew") else None):
         held = heartbeat.hold(999, 1, lost.set, run_id=7, lease_seconds=30)
         held.settling = settling
         # A hint about a run whose outcome is on its way is no reason to ask; one about another run is.

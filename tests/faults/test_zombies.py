@@ -149,7 +149,7 @@ async def test_a_run_that_its_owner_saves_between_the_reapers_look_and_its_write
     if owner_does == "ends it":
         assert await settlement.commit(hands.db, [RunWrite(owner.fence, (), DONE)]) == {owner.fence}
     else:
-        assert await messages.extend(hands.db, [owner.fence[1:]], seconds=[LEASE])
+        assert await messages.extend(hands.db, [owner.fence[1:]], seconds=LEASE)
     ended = await claims.end_lost(hands.db, hands.queue_ids, **LOST)
 
     assert ended == []

@@ -43,13 +43,19 @@ class HeldLease:
     is_lost: bool = False
     # True when its outcome is on the way to the database: whether the lease still held, that commit will say.
     settling: bool = False
+    # How many transactions of its run have locked its row: no other worker can lease it, however long they take.
+    locks: int = 0
 
     def renew(self, at: float) -> None:
         self.due = at + self.lease_seconds * 0.9
 
+    def is_due(self) -> bool:
+        """True when it must be given up."""
+        return not self.locks and self.due <= time.monotonic()
+
     def is_valid(self) -> bool:
         """False when the lease is lost, or would have to be given up: this process may have been frozen."""
-        return not self.is_lost and self.due > time.monotonic()
+        return not self.is_lost and not self.is_due()
 
     def lose(self) -> None:
         self.is_lost = True
@@ -229,7 +235,8 @@ class Heartbeat:
     def _until_due(self) -> float:
         """Seconds until the first lease must be given up."""
         with self._lock:
-            due = min((held.due for held in self._held.values()), default=time.monotonic() + self._lease_seconds)
+            ends = (held.due for held in self._held.values() if not held.locks)
+            due = min(ends, default=time.monotonic() + self._lease_seconds)
         return max(due - time.monotonic(), 0) + 0.01
 
     def _until_next(self) -> float:
@@ -273,17 +280,16 @@ class Heartbeat:
         started = self._beaten = time.monotonic()
         if not await workers.heartbeat(db, self._worker_id):
             await self._look_why(db)
-        fences = [(held.message_id, held.token) for held in asked]
-        lengths = [held.lease_seconds for held in asked]
-        kept = await messages.extend(db, fences, seconds=lengths) if fences else set()
+        given = [(held.message_id, held.token, held.lease_seconds) for held in asked]
+        renewed, locked = await messages.renew(db, given) if given else (set(), set())
         lost = []
         with self._lock:
             for held in asked:
                 if self._held.get(held.message_id) is not held:
                     continue
-                if held.message_id in kept:
+                if held.message_id in renewed:
                     held.renew(started)
-                elif not held.settling:
+                elif held.message_id not in locked and not held.settling:
                     self._forget(held)
                     lost.append(held)
         for held in lost:
@@ -299,7 +305,7 @@ class Heartbeat:
     def _give_up_what_is_due(self) -> None:
         """Self-fencing."""
         with self._lock:
-            lost = [held for held in self._held.values() if held.due <= time.monotonic()]
+            lost = [held for held in self._held.values() if held.is_due()]
             for held in lost:
                 self._forget(held)
         for held in lost:

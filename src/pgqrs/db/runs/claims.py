@@ -248,11 +248,13 @@ async def transact(
     work: Work,
     *,
     sequence: Callable[[], int] | None = None,
+    extension: Callable[[], float | None] | None = None,
     again: bool = False,
 ) -> str | None:
     """The user's statements and the step's record commit together; None when the lease is lost.
 
     `sequence` gives the number of the result once the work is done: work that takes long holds up no other result.
+    `extension` gives the seconds by which to extend the lease then, or None.
     WorkFailed holds what `work` raised: whatever its class, it is no trouble of the database's.
     """
     if not await settlement.hold(db, [fence]):
@@ -260,6 +262,9 @@ async def transact(
     if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:
         return found.output or "null"
     output, emissions = await _worked(cast(OwnSession, db), work)
+    if extension is not None and (seconds := extension()) is not None:
+        # The lock has kept the run from others: when it is gone the lease must hold again.
+        await messages.extend(db, [fence[1:]], seconds=seconds)
     number = None if sequence is None else sequence()
     done = StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=output, sequence=number)
     await settlement.record_steps(db, [RunWrite(fence, (done,))])

@@ -237,3 +237,19 @@ picked as materialized (
     limit :batch::bigint
 ),
 {include _turned};
+
+-- name: renew_leases
+with free as (
+    select m.message_id, given.seconds
+    from {rows given: id id, token id, seconds seconds}
+    cross join pgqrs_messages as m
+    where m.message_id = given.id
+      and m.lease_token = given.token
+      and m.leased_by is not null
+    for update of m skip locked
+)
+update pgqrs_messages as m
+set visible_after = {after free.seconds}
+from free
+where m.message_id = free.message_id
+returning m.message_id;

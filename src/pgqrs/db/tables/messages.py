@@ -240,11 +240,22 @@ async def delete(db: Database, fences: Sequence[Fence]) -> set[int]:
 
 
 @store_call(Kind.STATEMENT, idempotent=True)
-async def extend(db: Database, fences: Sequence[Fence], *, seconds: float | Sequence[float]) -> set[int]:
-    """The ids whose lease now ends `seconds` from now; one number for all, or one for each."""
-    each = [seconds] * len(fences) if isinstance(seconds, int | float) else seconds
-    given = [(*fence, length) for fence, length in zip(fences, each, strict=True)]
+async def extend(db: Database, fences: Sequence[Fence], *, seconds: float) -> set[int]:
+    """The ids whose lease now ends `seconds` from now."""
+    given = [(*fence, seconds) for fence in fences]
     return _ids(await db.fetch(_SQL["extend_leases"], given=given))
+
+
+@store_call(Kind.STATEMENT, idempotent=True)
+async def renew(db: Database, given: Sequence[tuple[int, int, float]]) -> tuple[set[int], set[int]]:
+    """Of messages with their tokens and seconds: those whose lease was extended, and those that are locked.
+
+    A locked one is still leased under its token. Heartbeats call it: they renew all leases of a process together, so
+    that none of them may wait for a transaction of the user's.
+    """
+    renewed = _ids(await db.fetch(_SQL["renew_leases"], given=given))
+    rest = [each for each in given if each[0] not in renewed]
+    return renewed, _ids(await db.fetch(_SQL["find_held"], given=rest)) if rest else set()
 
 
 @store_call(Kind.STATEMENT, idempotent=True)

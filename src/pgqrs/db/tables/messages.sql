@@ -150,14 +150,30 @@ returning message_id;
 select message_id from pgqrs_messages
 where message_id {in ids};
 
--- name: extend_leases
+-- name: _extended
 update pgqrs_messages
 set visible_after = {after given.seconds}
 from {rows given: id id, token id, seconds seconds}
 where message_id = given.id
   and lease_token = given.token
   and leased_by is not null
-returning message_id;
+returning message_id
+
+-- name: extend_leases
+{include _extended};
+
+-- name: renew_leases
+-- As extend_leases, and never waits: on PostgreSQL it passes over a row that a transaction of the run itself has locked.
+{include _extended};
+
+-- name: find_held
+-- Whose lease is still the given one, locked or not.
+select m.message_id
+from {rows given: id id, token id, seconds seconds}
+cross join pgqrs_messages as m
+where m.message_id = given.id
+  and m.lease_token = given.token
+  and m.leased_by is not null;
 
 -- name: release_messages
 -- Hands back. give_back is 1 when the attempt shall not count.
