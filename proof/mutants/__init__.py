@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from proof.mutants import errors, fences, leases, lives, page, steps, writes
+from proof.mutants import ends, errors, fences, leases, lives, page, steps, writes
 from proof.mutants.mutant import Mutant, copy_of
 from proof.mutants.runner import Verdict, run, try_mutant
 from proof.order import Order
@@ -30,6 +30,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *leases.MUTANTS,
     *steps.MUTANTS,
     *errors.MUTANTS,
+    *ends.MUTANTS,
     *lives.MUTANTS,
     *writes.MUTANTS,
 )

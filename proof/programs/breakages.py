@@ -169,7 +169,7 @@ BREAKAGES: tuple[Mutant, ...] = (
         "compensated-and-retried",
         "a run whose handler made up for its error is not retried",
         "engine.runs.executor:Executor._decided",
-        "is_made_up_for = bool(compensated_by) and not isinstance(error, TransientError)",
+        "is_made_up_for = bool(compensated_by) and not is_transient(error)",
         "is_made_up_for = False",
     ),
     Mutant(

@@ -139,3 +139,19 @@ def by_engine(error: Exception, who: str) -> Exception:
 
 def made_by_engine(error: BaseException) -> str:
     return getattr(error, "__made_by_engine__", "")
+
+
+def is_permanent(error: BaseException) -> bool:
+    """Whether it, or a part of it, forbids another attempt."""
+    return any(isinstance(each, ours.PermanentError | ours.SerializationError) for each in leaves(error))
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether it, or every part of it, asks for another attempt."""
+    return all(isinstance(each, ours.TransientError) for each in leaves(error))
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for part in error.exceptions for leaf in leaves(part)]
+    return [error]

@@ -16,7 +16,7 @@ from contextvars import copy_context
 from typing import Any
 
 import pgqrs
-from pgqrs.engine.ctx.context import current_context
+from pgqrs.engine.replay.branches import current_context
 from proof.programs.errors import seen
 from proof.programs.faults import Dead, Fate, current_fate
 from proof.programs.grammar import (

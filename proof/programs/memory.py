@@ -171,7 +171,7 @@ class _Run:
             except Exception as error:  # noqa: BLE001 - a handler may raise anything
                 left = self._left(error)
                 # A step whose policy is used up fails again in every attempt of the run.
-                is_final = isinstance(error, ours.PermanentError | ours.SerializationError) or left & self.final
+                is_final = errors.is_permanent(error) or left & self.final
                 if is_final or attempt == self._attempts or self._is_compensated(error):
                     self._reopened = left
                     return self._ended(Outcome("ERROR", error=_line(error)))
@@ -197,7 +197,7 @@ class _Run:
 
     def _is_compensated(self, error: BaseException) -> bool:
         """True when the handler did something about the error in its `except` or `finally`, and raised it then."""
-        if isinstance(error, ours.TransientError):
+        if errors.is_transient(error):
             return False
         of_steps = {id(each.error) for each in self.failed}
         left = _links(error, of_steps)
@@ -388,13 +388,18 @@ class _Verbs:
             await self._oracle.pass_time()
             run.cancelled = run.task.cancel() or run.cancelled
             frame.known |= run.known
-            raise self._failed(key, self._recorded_error(key, lambda: by_engine(ours.RunCancelled(0), key)))
+            raise self._child_failed(key, lambda: ours.RunCancelled(0))
         outcome = await asyncio.shield(run.task)
         frame.known |= run.known
         await self._oracle.pass_time()
         if outcome.status == "SUCCESS":
             return self._recorded(key, outcome.result)
-        raise self._failed(key, self._recorded_error(key, lambda: by_engine(ours.ExecutionFailed(0, ""), key)))
+        raise self._child_failed(key, lambda: ours.ExecutionFailed(0, ""))
+
+    def _child_failed(self, key: str, error: Callable[[], Exception]) -> Exception:
+        # Another attempt would find the same end.
+        self._run.final.add(key)
+        return self._failed(key, self._recorded_error(key, lambda: by_engine(error(), key)))
 
     async def _map(self, node: Map, key: str, frame: Frame) -> list[Any]:
         # All of them come to their end; then the first error is raised, by their order.

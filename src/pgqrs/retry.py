@@ -68,8 +68,23 @@ class RetryPolicy:
         return replace(self, max_attempts=max_attempts)
 
     def retries(self, error: BaseException, *, raised_as: tuple[str, str] | None = None) -> bool:
-        """`raised_as` is the module and the name of the class that the error stands in for."""
-        return _is_one(error, self.retry_on, raised_as) and not _is_one(error, self.give_up_on, raised_as)
+        """`raised_as` is the module and the name of the class that the error stands in for.
+
+        A group is worth it when each of its errors is, or when the policy names its own class.
+        """
+        return self._names(error, raised_as) and not self._gives_up_on(error, raised_as)
+
+    def _names(self, error: BaseException, raised_as: tuple[str, str] | None) -> bool:
+        if _is_one(error, self.retry_on, raised_as):
+            return True
+        return isinstance(error, BaseExceptionGroup) and all(self._names(each, None) for each in error.exceptions)
+
+    def _gives_up_on(self, error: BaseException, raised_as: tuple[str, str] | None) -> bool:
+        if _is_one(error, self.give_up_on, raised_as):
+            return True
+        return isinstance(error, BaseExceptionGroup) and any(
+            self._gives_up_on(each, None) for each in error.exceptions
+        )
 
     def delay(self, attempt: int) -> float:
         return Backoff(self.base, self.cap, self.jitter).delay(attempt)

@@ -57,3 +57,39 @@ async def test_children_are_checked_before_any_worker_has_served_them(store, ver
         await doubling.run(store=store)
 
     assert await doubled.runs(store) == []
+
+
+@pytest.mark.parametrize("how", ["result", "map", "nested call", "cancelled"])
+async def test_a_parent_that_does_not_catch_its_childs_failure_ends_with_it_at_once(store, clock, how):
+    """Another attempt would find the same end, however many are left."""
+    begun = []
+
+    @pgqrs.workflow(name="failing")
+    async def failing(ctx: pgqrs.Context) -> None:
+        if how == "cancelled":
+            await ctx.wait_for("never")
+        raise pgqrs.PermanentError("no space left")
+
+    @pgqrs.workflow(name="parent")
+    async def parent(ctx: pgqrs.Context) -> None:
+        begun.append(ctx.attempt)
+        match how:
+            case "map":
+                await ctx.map(failing, [None, None])
+            case "nested call":
+                await failing()
+            case _:
+                await (await ctx.spawn(failing)).result()
+
+    worker = await pgqrs.worker("w").workflows([parent, failing]).create(store)
+    run = await parent.get_run(await parent.trigger(max_attempts=5).execute(store), store)
+    await worker.run_until_idle()
+    if how == "cancelled":
+        [child] = await failing.runs(store)
+        await failing.cancel(child.run_id, store)
+    await worker.run_until_idle()
+    await run.refresh()
+    await worker.close()
+
+    assert (run.status, run.attempt) == ("ERROR", 1)
+    assert set(begun) == {1}

@@ -17,11 +17,12 @@ from pgqrs.db.runs import claims, direct_calls, triggers
 from pgqrs.db.runs.triggers import NewRuns
 from pgqrs.db.tables import workflows
 from pgqrs.engine import instrumentation, threads
-from pgqrs.engine.ctx.context import Context, current_context
+from pgqrs.engine.ctx.context import Context
 from pgqrs.engine.ctx.steps import in_step
 from pgqrs.engine.ctx.sync_context import SyncContext
 from pgqrs.engine.definitions.arguments import encoded_inputs
 from pgqrs.engine.definitions.handlers import Handler, decorated, served
+from pgqrs.engine.replay.branches import current_context
 from pgqrs.engine.runs import process_identity
 from pgqrs.engine.runs.direct_call import DirectCall
 from pgqrs.errors import ConfigError, NotAllowedInStep

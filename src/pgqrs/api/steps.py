@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from pgqrs.api.arguments import check_function, unknown_option
-from pgqrs.engine.ctx.context import Context, current_context
+from pgqrs.engine.ctx.context import Context
 from pgqrs.engine.ctx.steps import in_step
 from pgqrs.engine.ctx.sync_context import SyncContext
 from pgqrs.engine.definitions.signature import is_context, signature_of, types_of
+from pgqrs.engine.replay.branches import current_context
 from pgqrs.errors import ConfigError
 from pgqrs.retry import RetryPolicy, checked_policy
 from pgqrs.text.durations import shown

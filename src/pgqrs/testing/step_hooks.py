@@ -16,11 +16,11 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from pgqrs.engine.ctx.context import Context, current_context
+from pgqrs.engine.ctx.context import Context
 from pgqrs.engine.ctx.steps import small_input
 from pgqrs.engine.ctx.sync_context import SyncContext
 from pgqrs.engine.definitions.handlers import Handler, shape_of
-from pgqrs.engine.replay.branches import BranchPlace
+from pgqrs.engine.replay.branches import BranchPlace, current_context
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.engine.replay.unwinding import EngineSignal
 from pgqrs.retry import RetryPolicy

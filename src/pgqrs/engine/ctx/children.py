@@ -167,7 +167,7 @@ def result_of(run_pass: RunPass, place: BranchPlace, run_id: int) -> Waiter:
     async def replayed_answer(recorded: RecordedStep) -> WaitAnswer:
         run_pass.open_children.discard(run_id)
         if recorded.status is StepStatus.ERROR:
-            return WaitAnswer(error=failed_before(run_pass, place))
+            return WaitAnswer(error=failed_before(run_pass, place, is_final=True))
         match decode(recorded.output or "null"):
             case [RunStatus.SUCCESS, details]:
                 return WaitAnswer(details)
@@ -198,7 +198,8 @@ async def _asked(run_pass: RunPass, place: BranchPlace, run_id: int, branch: Bra
         return WaitAnswer(decode(text)[1])
     record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR)
     failed = RunNotFound(run_id) if row is None else _failure(run_id, *_ending_of(row))
-    return WaitAnswer(error=await run_pass.recorder.fail(record, failed, branch=branch))
+    # Another attempt of this run would find the same end.
+    return WaitAnswer(error=await run_pass.recorder.fail(record, failed, is_final=True, branch=branch))
 
 
 async def _row(run_pass: RunPass, run_id: int) -> RunRow | None:

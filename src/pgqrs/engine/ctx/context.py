@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import functools
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import timedelta
@@ -25,7 +24,7 @@ from pgqrs.engine.ctx.run_log import RunLog
 from pgqrs.engine.ctx.steps import check_step_call, step
 from pgqrs.engine.ctx.transactions import transaction
 from pgqrs.engine.recorded_errors import storable
-from pgqrs.engine.replay.branches import BranchPlace, StepCall, current_body
+from pgqrs.engine.replay.branches import BranchPlace, StepCall, current_body, current_context
 from pgqrs.engine.replay.refusals import refuse_in_body
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.errors import ConfigError
@@ -49,9 +48,6 @@ T2 = TypeVar("T2")
 T3 = TypeVar("T3")
 T4 = TypeVar("T4")
 T5 = TypeVar("T5")
-
-# A plain handler's context is another class with the same verbs (engine/ctx/sync_context.py).
-current_context: contextvars.ContextVar[Any] = contextvars.ContextVar("pgqrs_context", default=None)
 
 
 class Context(RecordedAnswers):

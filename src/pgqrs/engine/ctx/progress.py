@@ -8,6 +8,7 @@ from contextlib import suppress
 from pgqrs.db.runs import claims
 from pgqrs.engine.replay.branches import current_branch
 from pgqrs.engine.replay.run_pass import RunPass
+from pgqrs.engine.replay.stack_room import check_stack_room
 from pgqrs.engine.replay.task_factory import outside
 from pgqrs.engine.replay.unwinding import EngineSignal
 from pgqrs.errors import ConnectionFailed
@@ -26,6 +27,7 @@ class Progress:
     async def show(self, text: str) -> None:
         """Returns when it is shown; in one of several branches, before that. A replay does not show it again."""
         run_pass = self._run_pass
+        check_stack_room()
         run_pass.check_usable()
         if run_pass.is_replaying():
             return

@@ -29,10 +29,9 @@ from pgqrs.engine.replay.refusals import outlasted
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.engine.replay.suspension import Wait
 from pgqrs.engine.replay.task_factory import outside
-from pgqrs.engine.runs.outcome import asked_delay
+from pgqrs.engine.runs.outcome import asked_delay, asked_pause, is_permanent
 from pgqrs.errors import (
     OutcomeUnknown,
-    PauseError,
     PermanentError,
     SerializationError,
 )
@@ -162,9 +161,9 @@ async def _attempt(run_pass: RunPass, call: StepCall, attempts: int, branch: Bra
     if run_pass.lease.halted is not None or run_pass.lease.handing_back:
         # The body was cancelled, and this is what it made of it.
         raise asyncio.CancelledError
-    if isinstance(error, PauseError):
+    if (pause := asked_pause(error)) is not None:
         record = StepRecord(place.step_id, place.ordinal, StepStatus.PAUSED, attempts=attempts)
-        return Wait(message_of(error) or place.step_id, record)
+        return Wait(message_of(pause) or place.step_id, record)
     if is_unknown and retry is not None and not retry.retry_unknown:
         call = call._replace(retry=retry.with_attempts(1))
     record = StepRecord(place.step_id, place.ordinal, StepStatus.ERROR, attempts=attempts, seconds=took)
@@ -204,7 +203,7 @@ async def _failed(
 
 
 def _is_worth_it(error: BaseException, retry: RetryPolicy) -> bool:
-    return not isinstance(error, PermanentError | SerializationError) and retry.retries(error)
+    return not is_permanent(error) and retry.retries(error)
 
 
 def small_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:

@@ -38,6 +38,8 @@ class BranchTask(asyncio.Task[Any]):
 
     timed_out: bool = False
     branch: Branch | None = None
+    # Called before it is cancelled: of a task that executes a handler.
+    on_cancel: Callable[[], None] | None = None
     # What others wait for in its place, because of `asyncio.shield`.
     shields: tuple[asyncio.Future[Any], ...] = ()
 
@@ -53,6 +55,8 @@ class BranchTask(asyncio.Task[Any]):
         return self._hash
 
     def cancel(self, msg: Any | None = None) -> bool:
+        if self.on_cancel is not None:
+            self.on_cancel()
         is_deadline = _is_deadline(sys._getframe(1))  # noqa: SLF001 - there is no other way
         if self.branch is not None:
             if is_deadline:
@@ -76,7 +80,8 @@ class BranchTask(asyncio.Task[Any]):
         return left
 
     def add_done_callback(self, callback: Callable[[Self], object], **options: Any) -> None:
-        waiting = None if self.branch is None else asyncio.current_task()
+        # Of its own loop, which may have ended: `asyncio.run` gathers what is left after that.
+        waiting = None if self.branch is None else asyncio.current_task(self.get_loop())
         # Else the engine waits for the handler.
         if isinstance(waiting, BranchTask) and waiting.branch is not None:
             frame = sys._getframe(1)  # noqa: SLF001 - there is no other way

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pgqrs.engine.replay.run_pass import RunPass
 
 current_branch: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("pgqrs_branch", default=None)
+# The context that the handler was given: that of a plain one is another class with the same verbs.
+current_context: contextvars.ContextVar[Any] = contextvars.ContextVar("pgqrs_context", default=None)
 
 
 # Few enough bits for a hash, and more than runs that a process executes at the same time.
@@ -115,6 +117,9 @@ class Branch:
         self.task = task
         if isinstance(task, BranchTask):
             task.branch = self
+
+    def is_among(self, branches: BranchSet) -> bool:
+        return self._among is branches
 
     def ancestors(self) -> Iterator[Branch]:
         """Its parent, and that one's, up to the handler itself."""

@@ -42,8 +42,8 @@ def unordered_threads(name: str) -> PermanentError:
 def outlasted(step_id: str) -> PermanentError:
     """The error of a run whose handler puts a deadline of asyncio's around a verb, and whose time is up."""
     return PermanentError(
-        f"a deadline of asyncio's (asyncio.timeout, wait_for or wait) ended {step_id!r}, which a replay could not "
-        "repeat",
+        f"a deadline of asyncio's (asyncio.timeout, wait_for or wait) or cancel() of the handler's own task ended "
+        f"{step_id!r}, which a replay could not repeat",
         hint="use ctx.step(..., timeout=...), ctx.wait_for(..., timeout=...) or ctx.first(..., ctx.sleep(...))",
     )
 

@@ -27,6 +27,7 @@ from pgqrs.engine.instrumentation import Meter, Tracer, hooks
 from pgqrs.engine.recorded_errors import Program
 from pgqrs.engine.replay import interruption, refusals
 from pgqrs.engine.replay.arrivals import told
+from pgqrs.engine.replay.branch_tasks import BranchTask
 from pgqrs.engine.replay.branches import (
     Branch,
     BranchPlace,
@@ -43,6 +44,7 @@ from pgqrs.engine.replay.places import NOTHING_RECORDED, Places
 from pgqrs.engine.replay.recorder import Recorder
 from pgqrs.engine.replay.result_order import ResultOrder
 from pgqrs.engine.replay.shutdown import PassShutdown
+from pgqrs.engine.replay.stack_room import check_stack_room
 from pgqrs.engine.replay.suspension import Resting
 from pgqrs.engine.replay.task_factory import outside
 from pgqrs.engine.replay.unawaited import UnawaitedCalls
@@ -162,6 +164,8 @@ class RunPass:
     # -- the record --------------------------------------------------------------------------------------
 
     def recorded(self, place: BranchPlace) -> RecordedStep | None:
+        """Where every verb begins that is awaited."""
+        check_stack_room()
         self.unawaited.begun(place.step_id)
         return self.claim.steps.get(place.step_id)
 
@@ -242,6 +246,17 @@ class RunPass:
         """A deadline is about to cancel this one."""
         interruption.timed_out(self, branch)
 
+    def _on_cancel(self) -> None:
+        """Its task is about to be cancelled. When neither the handler nor the engine does it, the program ends.
+
+        `asyncio.run` cancels every task that is left, as programs do that end by themselves. The handler must not get
+        that for an error of its own: its run is handed back.
+        """
+        branch = current_branch.get()
+        is_own = current_body.get() is not None or (branch is not None and branch.is_among(self.branches))
+        if not is_own and not self.is_unwinding and not self.is_done:
+            self.lease.hand_back()
+
     # -- threads -----------------------------------------------------------------------------------------
 
     def is_on_its_loop(self) -> bool:
@@ -282,9 +297,19 @@ class RunPass:
         """True when a cancellation in the handler is the engine's."""
         return self.lease.halted is not None or self.resting.suspended or self.lease.handing_back
 
+    def begin(self, task: asyncio.Task[Any] | None) -> None:
+        """The handler is executed by this task from now on."""
+        self.task = task
+        if self.handler.is_async:
+            self.root.run_in(task)
+        if isinstance(task, BranchTask):
+            task.on_cancel = self._on_cancel
+
     def close(self) -> None:
         """Lets go of what refers back to it, so that it is gone at once and not when the garbage is collected."""
         self._is_closed = True
+        if isinstance(self.task, BranchTask):
+            self.task.on_cancel = None
         self.task = self.children = None
         self.seconds = time.monotonic
         self.lease.close()

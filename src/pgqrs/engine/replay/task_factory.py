@@ -10,7 +10,16 @@ from types import FrameType
 from typing import Any
 
 from pgqrs.engine.replay.branch_tasks import BranchTask
-from pgqrs.engine.replay.branches import Branch, current_branch, handled_error, handled_here, is_left_generator
+from pgqrs.engine.replay.branches import (
+    Branch,
+    current_branch,
+    current_context,
+    handled_error,
+    handled_here,
+    is_left_generator,
+)
+from pgqrs.engine.replay.stack_room import check_stack_room
+from pgqrs.tasks import is_detached
 
 # Where `asyncio.as_completed` makes tasks: Python 3.13 has a class for it.
 _AS_COMPLETED = frozenset(
@@ -54,7 +63,14 @@ class _TaskFactory:
         self, loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **options: Any
     ) -> asyncio.Future[Any]:
         context = options.pop("context", None)
+        if context is not None and current_branch not in context and not is_detached(context):
+            # A handler that gives its task an empty context: the task is a part of it all the same.
+            context = context.copy()
+            context.run(current_branch.set, current_branch.get())
+            context.run(current_context.set, current_context.get())
         parent = current_branch.get() if context is None else context.get(current_branch)
+        if parent is not None:
+            check_stack_room()
         if type(coro).__name__ == "async_generator_athrow":
             # The garbage collector closes a generator of some other run, at any moment: it is no branch of this one.
             context = contextvars.copy_context() if context is None else context.copy()

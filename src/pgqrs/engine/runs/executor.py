@@ -12,22 +12,22 @@ from pgqrs.db.driver import Driver
 from pgqrs.db.runs.claims import Claim
 from pgqrs.db.runs.records import Ended, RunWrite, Suspended
 from pgqrs.db.tables import runs
-from pgqrs.engine.ctx.context import Context, current_context
+from pgqrs.engine.ctx.context import Context
 from pgqrs.engine.ctx.loop_calls import in_root
 from pgqrs.engine.ctx.sync_context import SyncContext
 from pgqrs.engine.definitions.handlers import Handler
 from pgqrs.engine.heartbeat import Heartbeat, HeldLease
 from pgqrs.engine.instrumentation import hooks
-from pgqrs.engine.replay.branches import current_body, current_branch, handled_error
+from pgqrs.engine.replay.branches import current_body, current_branch, current_context, handled_error
 from pgqrs.engine.replay.failures import raised_as, reopened
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.engine.replay.task_factory import install_task_factory, outside
 from pgqrs.engine.replay.unawaited import tells_of_a_coroutine
 from pgqrs.engine.replay.unwinding import EngineSignal
 from pgqrs.engine.runs.committer import Committer
-from pgqrs.engine.runs.outcome import Outcome, failure, without_handler
+from pgqrs.engine.runs.outcome import Outcome, failure, is_transient, without_handler
 from pgqrs.engine.threads import in_thread
-from pgqrs.errors import LeaseLost, PermanentError, StorePromoted, TransientError
+from pgqrs.errors import LeaseLost, PermanentError, StorePromoted
 from pgqrs.retry import RetryPolicy
 from pgqrs.serialization import encode, naming
 from pgqrs.types import RunStatus
@@ -122,9 +122,7 @@ class Executor:
         self, run_pass: RunPass, held: HeldLease, *, once: bool
     ) -> tuple[Outcome, BaseException | None]:
         claim, workflow = run_pass.claim, run_pass.handler.name
-        run_pass.task = asyncio.current_task(self._loop)
-        if run_pass.handler.is_async:
-            run_pass.root.run_in(run_pass.task)
+        run_pass.begin(asyncio.current_task(self._loop))
         run_pass.lease.watch(run_pass.shutdown.on_lost)
         run_pass.shutdown.on_stuck = self._on_stuck
         if not held.is_valid():
@@ -219,7 +217,7 @@ class Executor:
         # A step that has used up its own attempts fails again in every attempt of the run. And what the handler has
         # made up for must not succeed after that, unless the handler asks for it.
         is_used_up = any(step.is_final for step in made_it_fail)
-        is_made_up_for = bool(compensated_by) and not isinstance(error, TransientError)
+        is_made_up_for = bool(compensated_by) and not is_transient(error)
         policy = run_pass.handler.options.retry or RetryPolicy()
         end: Ended | Suspended = failure(
             error,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -55,8 +55,8 @@ def failure(
     """
     text, summary = described(error, step_ids, compensated_by)
     match error:
-        case PauseError() if not is_ours:
-            return Suspended(RunStatus.PAUSED, delay=pause_seconds, waiting_for=message_of(error) or "resume")
+        case _ if not is_ours and (pause := asked_pause(error)) is not None:
+            return Suspended(RunStatus.PAUSED, delay=pause_seconds, waiting_for=message_of(pause) or "resume")
         case NonDeterminism() if is_ours:
             return Suspended(
                 RunStatus.PAUSED,
@@ -64,7 +64,7 @@ def failure(
                 waiting_for=f"parked: {message_of(error)}"[:_MOST_MESSAGE],
                 last_error=summary,
             )
-        case PermanentError() | SerializationError() | InvalidArguments():
+        case _ if is_permanent(error):
             return _end(error, text, summary, step_ids)
         case _ if attempt >= policy.max_attempts or not (is_ours or policy.retries(error, raised_as=raised_as)):
             return _end(error, text, summary, step_ids)
@@ -77,14 +77,41 @@ def failure(
             return _retry(policy.delay(attempt) if asked is None else asked, text, summary)
 
 
+def is_permanent(error: BaseException) -> bool:
+    """True when no attempt is to follow; of a group, when one of its errors says so."""
+    return any(isinstance(each, PermanentError | SerializationError | InvalidArguments) for each in _single(error))
+
+
+def is_transient(error: BaseException) -> bool:
+    """True when the error asks for another attempt; of a group, when all of its errors do."""
+    return all(isinstance(each, TransientError) for each in _single(error))
+
+
+def asked_pause(error: BaseException) -> PauseError | None:
+    """The error that asks for a pause; of a group the first, when all of its errors ask for one."""
+    errors = list(_single(error))
+    pauses = [each for each in errors if isinstance(each, PauseError)]
+    return pauses[0] if len(pauses) == len(errors) else None
+
+
 def asked_delay(error: BaseException) -> float | None:
-    """The seconds after which the error wants to be tried again; None: the usual backoff."""
-    match error:
-        # A handler that asks for more, or for no number at all, gets the usual backoff.
-        case TransientError(retry_after=float() | int() as seconds) if 0 <= seconds <= LONGEST_SECONDS:
-            return float(seconds)
-        case _:
-            return None
+    """The seconds after which the error wants to be tried again, the longest of a group; None: the usual backoff."""
+    asked = []
+    for each in _single(error):
+        match each:
+            # A handler that asks for more, or for no number at all, gets the usual backoff.
+            case TransientError(retry_after=float() | int() as seconds) if 0 <= seconds <= LONGEST_SECONDS:
+                asked.append(float(seconds))
+    return max(asked, default=None)
+
+
+def _single(error: BaseException) -> Iterator[BaseException]:
+    """The error; of a group, each that it is made of."""
+    if not isinstance(error, BaseExceptionGroup):
+        yield error
+        return
+    for part in error.exceptions:
+        yield from _single(part)
 
 
 def without_handler(run: RunRow, *, now: datetime, grace_seconds: float) -> Ended | Suspended:
