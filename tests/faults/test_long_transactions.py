@@ -1,6 +1,7 @@
 """A transaction that takes longer than a lease: its own run keeps going, and so does every other one of its worker."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -82,3 +83,33 @@ async def test_a_step_beside_a_long_transaction_does_not_hold_up_other_runs(live
 
     assert (first.status, first.attempt) == ("SUCCESS", 1)
     assert order == ["other", "transaction", "step"]
+
+
+@pytest.mark.backends("sqlite")
+async def test_on_a_file_such_a_transaction_costs_leases_and_is_recorded_once(live_store, config):
+    """Nothing else is written meanwhile, heartbeats included: transactions.md says so."""
+    calls = []
+    async with pgqrs.connect_with(config.with_changes(lease_seconds=1.0)) as store:
+
+        @pgqrs.workflow(name="long")
+        async def long(ctx: pgqrs.Context) -> int:
+            async def work(tx):
+                calls.append(ctx.attempt)
+                # It has the writer's thread to itself.
+                time.sleep(2)
+                return ctx.attempt
+
+            first = await ctx.transaction("work", work)
+            await ctx.step("after", lambda: None)
+            return first
+
+        worker = await pgqrs.worker("w").workflows([long]).create(store)
+        run = await long.get_run(await long.trigger().execute(store), store)
+        polling = asyncio.create_task(worker.poll_forever())
+        await run.result(30)
+        worker.stop()
+        await polling
+        await run.refresh()
+
+    assert (run.status, run.output(), calls) == ("SUCCESS", 1, [1])
+    assert run.attempt > 1
