@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from datetime import timedelta
 from typing import Any
 
-from pgqrs.api.connect import connect_with
+from pgqrs.api import stand_ins
+from pgqrs.api.connect import Connecting
 from pgqrs.api.operations.export import export_run
 from pgqrs.api.operations.search import events_of, steps_of
 from pgqrs.api.operations.why import is_parked
@@ -16,6 +20,7 @@ from pgqrs.api.worker import Worker, worker
 from pgqrs.api.workflow import Workflow, discover_workflows
 from pgqrs.clock import EPOCH, ManualClock
 from pgqrs.config import Config
+from pgqrs.db.driver import Driver
 from pgqrs.db.runs.transitions import PUT_AWAY_SECONDS
 from pgqrs.db.tables import runs, workflows
 from pgqrs.db.views import inspection
@@ -54,15 +59,48 @@ class AsyncKit:
         self._handlers: dict[str, Handler] = {}
         self._handles: list[RunHandle] = []
         self._store: Store | None = None
+        self._opening: Future[Store] | None = None
+        self._gate = threading.Lock()
         self._worker: Worker | None = None
+        # True once the tables are there: a store of the code under test need not make them.
+        self.is_installed: bool = False
+        # From now on `pgqrs.connect()` without a DSN means this database.
+        stand_ins.begin(self)
 
     # -- the world ---------------------------------------------------------------------------------------
 
     async def open(self) -> Store:
         """The store; it is connected when it is first needed, on the loop of whoever needs it."""
-        if self._store is None:
-            self._store = await connect_with(self.config, install=True, clock=self.clock)
+        if self._store is not None:
+            return self._store
+        with self._gate:
+            # Code under test may ask for it on several loops at the same time: it is one database.
+            opening, is_first = self._opening or Future[Store](), self._opening is None
+            self._opening = opening
+        if not is_first:
+            return await asyncio.wrap_future(opening)
+        try:
+            stand_ins.begin(self)
+            self._store = await Connecting(self.config, install=True, clock=self.clock)
+        except BaseException as error:
+            opening.set_exception(error)
+            raise
+        else:
+            opening.set_result(self._store)
+        finally:
+            self._opening = None
+        self.is_installed = True
         return self._store
+
+    def settings_for(self, config: Config) -> Config:
+        """As `config`, on the database of the kit: what a store is connected with that names none."""
+        own = self.config
+        return config.with_changes(dsn=own.dsn, schema=own.schema, listen_dsn=own.listen_dsn)
+
+    async def lent(self) -> Driver | None:
+        """A database in memory has one connection; to every other one there may be another."""
+        is_in_memory = self.config.backend != "postgres" and self.config.path == ":memory:"
+        return (await self.open()).database if is_in_memory else None
 
     @property
     def store(self) -> Store:
@@ -73,6 +111,11 @@ class AsyncKit:
 
     async def close(self) -> None:
         """Idempotent, and from any loop."""
+        stand_ins.end(self)
+        await self.disconnect()
+
+    async def disconnect(self) -> None:
+        """Let go of the store and the worker; the next verb connects again, and the kit is still the default."""
         self._worker, signing_off = None, self._worker
         if signing_off is not None:
             await signing_off.close()
