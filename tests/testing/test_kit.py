@@ -1,12 +1,14 @@
 """The kit that users test their workflows with: the fixtures `pgqrs` and `apgqrs`."""
 
+import ast
+import inspect
 import subprocess
 import sys
 
 import pytest
 
 import pgqrs as library
-from pgqrs.testing import Kit, assert_deterministic, crash_everywhere, kit, replay
+from pgqrs.testing import Kit, assert_deterministic, crash_everywhere, kit, replay, sync_kit
 from testing.orders import approve, basket, charge, order, purchase
 
 
@@ -279,3 +281,54 @@ def test_errors_of_a_script_are_its_own_too(tmp_path):
     done = subprocess.run([sys.executable, "-W", "error", file], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@library.workflow
+async def fragile_child(ctx: library.PyWorkflow, n: int) -> int:
+    return await ctx.step("work", lambda: n)
+
+
+@library.workflow
+async def fragile_parent(ctx: library.PyWorkflow) -> list[int]:
+    return await ctx.map(fragile_child, [1, 2])
+
+
+def test_children_that_failed_are_retried_with_their_parent(pgqrs):
+    pgqrs.fail_step("work", library.PermanentError("no paper"))
+    run = pgqrs.trigger(fragile_parent)
+    pgqrs.drain(skip_time=True)
+    before = run.status
+    restarted = pgqrs.retry_children(run, actor="ann")
+    pgqrs.drain()
+
+    assert (before, run.status, run.result()) == ("ERROR", "SUCCESS", [1, 2])
+    assert [each.workflow for each in restarted] == ["fragile_parent", "fragile_child"]
+    assert restarted[0] is run
+
+
+async def test_children_are_retried_in_async_tests(apgqrs):
+    apgqrs.fail_step("work", library.PermanentError("no paper"))
+    run = await apgqrs.trigger(fragile_parent)
+    await apgqrs.drain(skip_time=True)
+    await apgqrs.retry_children(run)
+    await apgqrs.drain()
+
+    assert run.result() == [1, 2]
+
+
+def test_type_checkers_know_the_verbs_of_the_plain_kit():
+    """It hands everything on to the other kit, and they would not see what that does not have."""
+    source = inspect.getsource(sync_kit)
+    [kit_class] = [each for each in ast.parse(source).body if isinstance(each, ast.ClassDef)]
+    known = next(each for each in kit_class.body if isinstance(each, ast.If)).body
+    declared = {each.name: ast.unparse(each.args) for each in known if isinstance(each, ast.FunctionDef)}
+    [other] = [each for each in ast.parse(inspect.getsource(kit)).body if getattr(each, "name", "") == "AsyncKit"]
+    there = {
+        each.name: ast.unparse(each.args)
+        for each in other.body
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and not each.name.startswith("_")
+    }
+    inner = {"open", "disconnect", "met", "hire", "body", "lent", "settings_for", "handlers", "store"}
+
+    assert {"drain", "advance"} < set(declared)
+    assert declared == {name: text for name, text in there.items() if name not in inner}

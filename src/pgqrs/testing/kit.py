@@ -315,6 +315,12 @@ class AsyncKit:
         await Workflow(run.workflow).restart(run.run_id, await self.open())
         await self.refresh()
 
+    async def retry_children(self, run: RunHandle, *, actor: str | None = None) -> list[RunHandle]:
+        """Restart a failed run together with the children that it failed because of; those runs, this one first."""
+        restarted = await Workflow(run.workflow).retry_children(run.run_id, await self.open(), actor=actor)
+        await self.refresh()
+        return [await self.run(run_id) for run_id in restarted]
+
     async def export(self, run: RunHandle) -> dict[str, Any]:
         """As `Run.export`: for a golden file that `replay` reads."""
         return await export_run(await self.open(), run.run_id)
