@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import pgqrs as library
+from pgqrs import blocking
 from pgqrs.testing import Kit, assert_deterministic, crash_everywhere, kit, replay, sync_kit
 from testing.orders import approve, basket, charge, order, purchase
 
@@ -332,3 +333,41 @@ def test_type_checkers_know_the_verbs_of_the_plain_kit():
 
     assert {"drain", "advance"} < set(declared)
     assert declared == {name: text for name, text in there.items() if name not in inner}
+
+
+@library.workflow
+async def labels(ctx: library.PyWorkflow, first: str, second: str = "-") -> str:
+    return await ctx.step("join", lambda: first + second)
+
+
+@library.workflow
+async def keeps(ctx: library.PyWorkflow, params: dict) -> dict:
+    return await ctx.step("keep", lambda: params)
+
+
+@pytest.mark.parametrize(
+    ("workflow", "params", "outcome"),
+    [
+        (labels, {"first": "1", "second": "2"}, "12"),
+        (labels, {"first": "1"}, "1-"),
+        (keeps, {"a": 1}, {"a": 1}),
+        (keeps, {"params": {"a": 1}}, {"params": {"a": 1}}),
+    ],
+)
+def test_one_mapping_is_bound_as_an_input_is_wherever_it_is_given(pgqrs, workflow, params, outcome):
+    run = pgqrs.trigger(workflow, params, delay=1)
+    pgqrs.drain(skip_time=True)
+    triggered = blocking.workflow(workflow.name).trigger(params).execute(pgqrs.store)
+    report = crash_everywhere(workflow, params, only="kill after claims.claim#1")
+    assert_deterministic(workflow, params)
+
+    assert run.result() == outcome
+    assert pgqrs.run(triggered).row.input == run.row.input
+    assert report.outcome == f"SUCCESS {outcome!r}"
+
+
+@pytest.mark.parametrize("params", [{"first": "1", "scond": "2"}, {"second": "2"}, {"first": 5}])
+def test_a_mapping_that_does_not_fit_is_refused_wherever_it_is_given(pgqrs, params):
+    for tried in (pgqrs.trigger, crash_everywhere, assert_deterministic):
+        with pytest.raises(library.InvalidArguments):
+            tried(labels, params)

@@ -25,6 +25,7 @@ from pgqrs.db.runs.transitions import PUT_AWAY_SECONDS
 from pgqrs.db.tables import runs, workflows
 from pgqrs.db.views import inspection
 from pgqrs.db.views.inspection import LiveRun
+from pgqrs.engine.definitions.binding import input_text, storable
 from pgqrs.engine.definitions.handlers import Handler
 from pgqrs.errors import ConfigError
 from pgqrs.serialization import Encoded
@@ -185,6 +186,7 @@ class AsyncKit:
     async def trigger(self, workflow: Any, *args: Any, **kwargs: Any) -> RunHandle:
         """Starts a run: the workflow's own arguments, and the options of `trigger` (`delay`, `priority` ...).
 
+        One mapping alone is bound as `workflow(name).trigger(mapping)` binds it: to the parameters that it names.
         A decorated workflow, a plain function, or the noun of one that was served.
         """
         handler = self._found(workflow)
@@ -192,7 +194,7 @@ class AsyncKit:
         names = {parameter.name for parameter in handler.parameters}
         options = {name: kwargs.pop(name) for name in list(kwargs) if name in OPTION_NAMES - names}
         store = await self.open()
-        text = handler.encode_input(args, kwargs, max_bytes=store.config.max_payload_bytes)
+        text = _input_of(handler, args, kwargs, max_bytes=store.config.max_payload_bytes)
         noun = Workflow(handler.name)
         # The kit's worker comes when it is told to: nobody need be warned that there is none.
         store.remember_workers((await store.workflow(handler.name)).queue_id)
@@ -379,6 +381,12 @@ def handler_of(workflow: Any) -> Handler:
     if not callable(workflow):
         raise ConfigError(f"a workflow is a function, not {workflow!r}")
     return Handler.of(_name_of(workflow), workflow)
+
+
+def _input_of(handler: Handler, args: tuple[Any, ...], kwargs: dict[str, Any], *, max_bytes: int) -> str:
+    if len(args) == 1 and not kwargs and isinstance(args[0], Mapping):
+        return input_text(handler, storable(dict(args[0]), max_bytes=max_bytes))
+    return handler.encode_input(args, kwargs, max_bytes=max_bytes)
 
 
 def _name_of(workflow: Any) -> str:
