@@ -371,3 +371,51 @@ def test_a_mapping_that_does_not_fit_is_refused_wherever_it_is_given(pgqrs, para
     for tried in (pgqrs.trigger, crash_everywhere, assert_deterministic):
         with pytest.raises(library.InvalidArguments):
             tried(labels, params)
+
+
+def test_a_stub_that_was_never_used_is_told_at_the_end():
+    with (
+        pytest.raises(AssertionError, match=r"stub_step\('no-such-step', \.\.\.\) was never used.*ran: charge"),
+        Kit() as kit,
+    ):
+        kit.stub_step("no-such-step", 1)
+        kit.stub_step(charge, "paid")
+        kit.trigger(purchase, "A1")
+        kit.drain()
+
+
+def test_an_error_of_the_test_itself_is_not_hidden_by_a_stub():
+    with pytest.raises(ZeroDivisionError), Kit() as kit:
+        kit.stub_step("no-such-step", 1)
+        _ = 1 / 0
+
+
+def test_a_stub_may_be_optional(pgqrs):
+    pgqrs.stub_step("no-such-step", 1, optional=True)
+
+
+def test_a_stub_that_another_one_replaced_before_it_was_used_is_told_of_neither(pgqrs):
+    pgqrs.stub_step(charge, "paid")
+    pgqrs.stub_step(charge, "paid later")
+    run = pgqrs.trigger(purchase, "A1")
+    pgqrs.drain()
+
+    assert run.result() == "paid later"
+
+
+def test_the_fixtures_tell_of_a_stub_that_was_never_used(tmp_path):
+    (tmp_path / "test_it.py").write_text("""
+def test_plain(pgqrs):
+    pgqrs.stub_step("chrage", 1)
+
+
+def test_async(apgqrs):
+    apgqrs.stub_step("chrage", 1)
+""")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:schemathesis", "-p", "no:hypothesispytest", "test_it.py"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert "2 passed, 2 errors" in done.stdout
+    assert done.stdout.count("AssertionError: stub_step('chrage', ...) was never used") == 2

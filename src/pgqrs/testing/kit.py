@@ -331,9 +331,17 @@ class AsyncKit:
         """The next `times` times the step's body would run, it raises this instead. By its name or its function."""
         self.interventions.fail(step, error, times)
 
-    def stub_step(self, step: Step, value: Any) -> None:
-        """The step's body is not run any more: it gives the value, or what the function given returns."""
-        self.interventions.stub(step, value)
+    def stub_step(self, step: Step, value: Any, *, optional: bool = False) -> None:
+        """The step's body is not run any more: it gives the value, or what the function given returns.
+
+        A step that never runs until the kit ends is an error of the test, unless it is optional.
+        """
+        self.interventions.stub(step, value, optional=optional)
+
+    def assert_stubs_used(self) -> None:
+        """Raise AssertionError for a stub whose step never ran. The fixtures, and `with Kit()`, do so at the end."""
+        __tracebackhide__ = True
+        self.interventions.assert_all_used()
 
     # -- assertions --------------------------------------------------------------------------------------
 

@@ -72,7 +72,9 @@ class Kit:
 
         def fail_step(self, step: Step, error: BaseException | type[BaseException], *, times: int = 1) -> None: ...
 
-        def stub_step(self, step: Step, value: Any) -> None: ...
+        def stub_step(self, step: Step, value: Any, *, optional: bool = False) -> None: ...
+
+        def assert_stubs_used(self) -> None: ...
 
         def assert_enqueued(
             self,
@@ -122,8 +124,11 @@ class Kit:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        __tracebackhide__ = True
         self.close()
+        if kind is None:
+            self.assert_stubs_used()
 
     def __repr__(self) -> str:
         return f"<Kit at {self._kit.now():%Y-%m-%d %H:%M:%S}>"
