@@ -54,7 +54,7 @@ _SHOWN = {pgqrs.Workflow}
 # Public for the layers above, and not for users.
 HIDDEN = {
     "Store": "workflow knows_of_workers remember_workers ready database",
-    "AsyncKit": "handlers hire body met open",
+    "AsyncKit": "handlers hire body met open settings_for lent disconnect",
     "Kit": "closing",
     "RunHandle": "update row",
 }
