@@ -32,3 +32,4 @@ def apgqrs() -> Iterator[AsyncKit]:
     yield kit
     # The test's loop may be gone by now.
     Kit.closing(kit)
+    kit.assert_stubs_used()

@@ -63,6 +63,12 @@ def test_every_public_name_is_documented():
     assert missing(names, words(text())) == []
 
 
+def test_the_fields_of_a_run_in_a_test_are_documented():
+    [entry] = re.findall(r"### `pgqrs.testing.RunHandle`\n(.*?)\n###", api.page(), re.DOTALL)
+
+    assert missing({"run_id", "workflow", "steps", "events", "step_ids", "status"}, words(entry)) == []
+
+
 def test_every_error_is_documented():
     errors = {name for name, each in vars(import_module("pgqrs.errors")).items() if _is_public_error(name, each)}
 

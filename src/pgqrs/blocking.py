@@ -56,6 +56,7 @@ from pgqrs.api.workflow import workflow as workflow_decorator
 from pgqrs.api.workflow_verbs import RunPage
 from pgqrs.config import Config
 from pgqrs.engine.outbox.publishers.signature import verify_signature
+from pgqrs.errors import ConfigError
 
 _OURS = (
     _Store,
@@ -90,7 +91,15 @@ class _Portal:
         self._loop, self._lock = None, threading.Lock()
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._started()).result()
+        loop = self._started()
+        if asyncio._get_running_loop() is loop:  # noqa: SLF001 - as public, but None where there is no loop
+            # To wait here would stop the loop that is to do the work.
+            work.close()
+            raise ConfigError(
+                "pgqrs.blocking was called in async code, on the event loop that carries out its calls",
+                hint="use `async with pgqrs.connect() as store` there, or make the function plain",
+            )
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:

@@ -135,7 +135,7 @@ class WorkflowMetrics:
 
 @dataclass(frozen=True, slots=True)
 class WorkerHealth:
-    """Workers by health: `stale` ones gave no sign of life within three leases, and never said goodbye."""
+    """Workers by health: `stale` ones gave no sign of life within three leases, and have not shut down."""
 
     ready: int
     stale: int

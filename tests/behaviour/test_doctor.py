@@ -110,6 +110,17 @@ async def test_the_fix_for_a_worker_that_vanished_signs_it_off(store, clock, con
     assert (await found(store, "workers"))[0] == {"ok"}
 
 
+async def test_the_fix_for_many_workers_that_vanished_signs_off_all_of_them(store, clock, config):
+    await store.create_workflow("flow")
+    workers = [await pgqrs.consumer(f"w{n}", 0, "flow").handler(_nothing).create(store) for n in range(3)]
+    clock.advance(3 * config.lease_seconds + 1)
+    ids = " ".join(str(worker.worker_id) for worker in workers)
+    said = (await found(store, "workers"))[1]
+
+    assert f"pgqrs worker stop {ids}" in said
+    assert "3 workers disappeared without shutting down" in said
+
+
 async def test_the_fix_for_a_consumer_that_vanished_is_retention(store, clock):
     await store.create_queue("tasks")
     await store.consumer("tasks")

@@ -104,6 +104,11 @@ except SystemExit:
         (["run", "lst"], "list"),
         (["run", "list", "--stauts", "error"], "--status"),
         (["queue", "prge", "x"], "purge"),
+        (["why", "2"], "'pgqrs run why'"),
+        (["approve", "2"], "'pgqrs run approve'"),
+        (["queue", "why", "2"], "'pgqrs run why'"),
+        (["run", "doctor"], "'pgqrs doctor'"),
+        (["restrat", "2"], "'pgqrs run restart'"),
     ],
 )
 def test_near_misses_are_suggested(words, near):
@@ -111,6 +116,19 @@ def test_near_misses_are_suggested(words, near):
 
     assert done.returncode == 2
     assert near in done.stderr.splitlines()[-1]
+
+
+def test_a_verb_that_several_nouns_have_names_each_of_them():
+    done = pgqrs_command("pause", "x")
+
+    assert all(f"'pgqrs {noun} pause'" in done.stderr for noun in ("run", "workflow", "queue", "schedule"))
+
+
+def test_a_word_that_is_like_no_command_suggests_none():
+    done = pgqrs_command("xylophone")
+
+    assert done.returncode == 2
+    assert "Did you mean" not in done.stderr
 
 
 # -- errors --------------------------------------------------------------------------------------------------

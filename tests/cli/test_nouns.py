@@ -62,6 +62,17 @@ async def test_workers_are_listed_and_what_they_hold_is_released(store, command)
     assert "0 message(s)" in (await command("worker", "release", worker.worker_id)).out
 
 
+async def test_several_workers_are_stopped_and_released_at_once(store, command):
+    await store.create_workflow("flow")
+    workers = [await pgqrs.consumer(f"w{n}", 0, "flow").handler(_nothing).create(store) for n in range(2)]
+    ids = [worker.worker_id for worker in workers]
+
+    released, stopped = await command("worker", "release", *ids), await command("worker", "stop", *ids)
+
+    assert all(f"worker {each} are free" in released.out for each in ids)
+    assert all(f"worker {each} is told to stop" in stopped.out for each in ids)
+
+
 async def test_a_worker_runs_the_code_that_is_named(store, command, tmp_path, monkeypatch):
     (tmp_path / "shop.py").write_text(
         "import pgqrs\n\n@pgqrs.workflow\nasync def order(ctx, n: int) -> int:\n    return n + 1\n"

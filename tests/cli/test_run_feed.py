@@ -132,7 +132,7 @@ async def test_a_parked_run_is_told_with_the_command_that_explains_it(store, nar
     await _work(store, new)
 
     [line] = await narrator.look()
-    assert line.endswith(f"   PARKED: its code asks for other steps than are recorded; see pgqrs why {run_id}")
+    assert line.endswith(f"   PARKED: its code asks for other steps than are recorded; see pgqrs run why {run_id}")
     assert await narrator.look() == []
 
 

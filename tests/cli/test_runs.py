@@ -344,3 +344,21 @@ async def test_what_why_advises_gets_a_parked_run_to_its_end_when_its_code_is_ba
     assert parked.waiting_for.startswith("parked: ")
     assert advised == f"pgqrs run resume {run_id}"
     assert (await flow.get_run(run_id, store)).output() == {"n": 1}
+
+
+async def test_the_events_of_a_run_show_what_a_person_has_answered(store, command):
+    await store.create_workflow("flow")
+    run_id = await pgqrs.workflow("flow").trigger(None).execute(store)
+    verbs = pgqrs.workflow("flow")
+    await verbs.signal(run_id, store, "approval", {"approved": True, "comment": "looks fine"}, actor="ann")
+    await verbs.signal(run_id, store, "approval", "x" * 10_000, actor="bob")
+    await verbs.signal(run_id, store, "ping")
+
+    said = (await command("run", "events", run_id)).out
+    [*_, ann, bob, ping] = (await command("run", "events", run_id, "-o", "json")).json["items"]
+
+    assert '"payload":{"approved":true,"comment":"looks fine"}' in "".join(said.split("\n")).replace(": ", ":")
+    assert "ann" in said
+    assert "xxx" not in said
+    # As the API has them.
+    assert [each["data"] for each in (ann, bob, ping)] == [{"name": "approval"}] * 2 + [{"name": "ping"}]

@@ -1,12 +1,15 @@
 """The kit that users test their workflows with: the fixtures `pgqrs` and `apgqrs`."""
 
+import ast
+import inspect
 import subprocess
 import sys
 
 import pytest
 
 import pgqrs as library
-from pgqrs.testing import Kit, assert_deterministic, crash_everywhere, kit, replay
+from pgqrs import blocking
+from pgqrs.testing import Kit, assert_deterministic, crash_everywhere, kit, replay, sync_kit
 from testing.orders import approve, basket, charge, order, purchase
 
 
@@ -279,3 +282,140 @@ def test_errors_of_a_script_are_its_own_too(tmp_path):
     done = subprocess.run([sys.executable, "-W", "error", file], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@library.workflow
+async def fragile_child(ctx: library.PyWorkflow, n: int) -> int:
+    return await ctx.step("work", lambda: n)
+
+
+@library.workflow
+async def fragile_parent(ctx: library.PyWorkflow) -> list[int]:
+    return await ctx.map(fragile_child, [1, 2])
+
+
+def test_children_that_failed_are_retried_with_their_parent(pgqrs):
+    pgqrs.fail_step("work", library.PermanentError("no paper"))
+    run = pgqrs.trigger(fragile_parent)
+    pgqrs.drain(skip_time=True)
+    before = run.status
+    restarted = pgqrs.retry_children(run, actor="ann")
+    pgqrs.drain()
+
+    assert (before, run.status, run.result()) == ("ERROR", "SUCCESS", [1, 2])
+    assert [each.workflow for each in restarted] == ["fragile_parent", "fragile_child"]
+    assert restarted[0] is run
+
+
+async def test_children_are_retried_in_async_tests(apgqrs):
+    apgqrs.fail_step("work", library.PermanentError("no paper"))
+    run = await apgqrs.trigger(fragile_parent)
+    await apgqrs.drain(skip_time=True)
+    await apgqrs.retry_children(run)
+    await apgqrs.drain()
+
+    assert run.result() == [1, 2]
+
+
+def test_type_checkers_know_the_verbs_of_the_plain_kit():
+    """It hands everything on to the other kit, and they would not see what that does not have."""
+    source = inspect.getsource(sync_kit)
+    [kit_class] = [each for each in ast.parse(source).body if isinstance(each, ast.ClassDef)]
+    known = next(each for each in kit_class.body if isinstance(each, ast.If)).body
+    declared = {each.name: ast.unparse(each.args) for each in known if isinstance(each, ast.FunctionDef)}
+    [other] = [each for each in ast.parse(inspect.getsource(kit)).body if getattr(each, "name", "") == "AsyncKit"]
+    there = {
+        each.name: ast.unparse(each.args)
+        for each in other.body
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and not each.name.startswith("_")
+    }
+    inner = {"open", "disconnect", "met", "hire", "body", "lent", "settings_for", "handlers", "store"}
+
+    assert {"drain", "advance"} < set(declared)
+    assert declared == {name: text for name, text in there.items() if name not in inner}
+
+
+@library.workflow
+async def labels(ctx: library.PyWorkflow, first: str, second: str = "-") -> str:
+    return await ctx.step("join", lambda: first + second)
+
+
+@library.workflow
+async def keeps(ctx: library.PyWorkflow, params: dict) -> dict:
+    return await ctx.step("keep", lambda: params)
+
+
+@pytest.mark.parametrize(
+    ("workflow", "params", "outcome"),
+    [
+        (labels, {"first": "1", "second": "2"}, "12"),
+        (labels, {"first": "1"}, "1-"),
+        (keeps, {"a": 1}, {"a": 1}),
+        (keeps, {"params": {"a": 1}}, {"params": {"a": 1}}),
+    ],
+)
+def test_one_mapping_is_bound_as_an_input_is_wherever_it_is_given(pgqrs, workflow, params, outcome):
+    run = pgqrs.trigger(workflow, params, delay=1)
+    pgqrs.drain(skip_time=True)
+    triggered = blocking.workflow(workflow.name).trigger(params).execute(pgqrs.store)
+    report = crash_everywhere(workflow, params, only="kill after claims.claim#1")
+    assert_deterministic(workflow, params)
+
+    assert run.result() == outcome
+    assert pgqrs.run(triggered).row.input == run.row.input
+    assert report.outcome == f"SUCCESS {outcome!r}"
+
+
+@pytest.mark.parametrize("params", [{"first": "1", "scond": "2"}, {"second": "2"}, {"first": 5}])
+def test_a_mapping_that_does_not_fit_is_refused_wherever_it_is_given(pgqrs, params):
+    for tried in (pgqrs.trigger, crash_everywhere, assert_deterministic):
+        with pytest.raises(library.InvalidArguments):
+            tried(labels, params)
+
+
+def test_a_stub_that_was_never_used_is_told_at_the_end():
+    with (
+        pytest.raises(AssertionError, match=r"stub_step\('no-such-step', \.\.\.\) was never used.*ran: charge"),
+        Kit() as kit,
+    ):
+        kit.stub_step("no-such-step", 1)
+        kit.stub_step(charge, "paid")
+        kit.trigger(purchase, "A1")
+        kit.drain()
+
+
+def test_an_error_of_the_test_itself_is_not_hidden_by_a_stub():
+    with pytest.raises(ZeroDivisionError), Kit() as kit:
+        kit.stub_step("no-such-step", 1)
+        _ = 1 / 0
+
+
+def test_a_stub_may_be_optional(pgqrs):
+    pgqrs.stub_step("no-such-step", 1, optional=True)
+
+
+def test_a_stub_that_another_one_replaced_before_it_was_used_is_told_of_neither(pgqrs):
+    pgqrs.stub_step(charge, "paid")
+    pgqrs.stub_step(charge, "paid later")
+    run = pgqrs.trigger(purchase, "A1")
+    pgqrs.drain()
+
+    assert run.result() == "paid later"
+
+
+def test_the_fixtures_tell_of_a_stub_that_was_never_used(tmp_path):
+    (tmp_path / "test_it.py").write_text("""
+def test_plain(pgqrs):
+    pgqrs.stub_step("chrage", 1)
+
+
+def test_async(apgqrs):
+    apgqrs.stub_step("chrage", 1)
+""")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:schemathesis", "-p", "no:hypothesispytest", "test_it.py"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert "2 passed, 2 errors" in done.stdout
+    assert done.stdout.count("AssertionError: stub_step('chrage', ...) was never used") == 2

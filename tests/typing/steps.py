@@ -1,13 +1,15 @@
 """What type checkers know of steps, and of a handler's context."""
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, assert_type
+from typing import Annotated, Any, Literal, NewType, Optional, assert_type
 from uuid import UUID
 
 import pgqrs
 from pgqrs.db.database import Transaction
+
+Customer = NewType("Customer", str)
 
 
 @dataclass
@@ -43,6 +45,10 @@ class Shop:
 
 async def shipped(parcel: Parcel, *, to: str) -> UUID:
     return UUID(to)
+
+
+def given(*values: object) -> None:
+    """Values that were assigned only for their types."""
 
 
 def labelled(parcel: Parcel, copies: int = 1) -> str:
@@ -142,3 +148,36 @@ async def fetch_one(url: str) -> Parcel:
 async def debited(tx: Transaction) -> int:
     await tx.execute("update accounts set balance = balance - 1")
     return 1
+
+
+async def of_a_type(ctx: pgqrs.Context) -> None:
+    wrong: int = await ctx.wait_for("approval", type=Parcel)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    wrong = await ctx.wait_for("approval", timeout=5, type=Parcel)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    wrong = await ctx.pause("look", type=Parcel)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    right: Parcel = await ctx.wait_for("approval", type=Parcel)
+    either: Parcel | int = await ctx.wait_for("approval", type=Parcel | int)
+    maybe: Parcel | None = await ctx.pause(type=Parcel | None)
+    maybe = await ctx.wait_for("approval", timeout=5, type=Optional[Parcel])  # noqa: UP045 - as older code has it
+    ways: list[Parcel] = await ctx.wait_for("approval", type=list[Parcel])
+    word: str = await ctx.wait_for("approval", type=Literal["yes", "no"])
+    noted: int = await ctx.wait_for("approval", type=Annotated[int, "at least 5"])
+    nothing: None = await ctx.wait_for("approval", type=None)
+    maybe = await ctx.wait_for("approval", type=Parcel)
+    measured: float = await ctx.wait_for("approval", type=int)
+    covered: Sequence[object] = await ctx.wait_for("approval", type=list[int])
+    by: object = await ctx.pause("look", type=Parcel)
+    answer: pgqrs.Answer[Parcel] | None = await ctx.wait_for("approval", type=pgqrs.Answer[Parcel])
+    listed: Sequence[int] = await ctx.wait_for("approval", type=Sequence[int])
+    customer: Customer = await ctx.wait_for("approval", type=Customer)
+    given(wrong, right, either, maybe, ways, word, noted, nothing, listed, customer, measured, covered, by, answer)
+
+
+def of_a_type_in_a_plain_handler(ctx: pgqrs.SyncContext) -> None:
+    wrong: int = ctx.wait_for("approval", type=Parcel)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    wrong = ctx.wait_for("approval", timeout=5, type=Parcel)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    wrong = ctx.pause("look", type=Parcel)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    either: Parcel | int = ctx.wait_for("approval", type=Parcel | int)
+    listed: Sequence[int] = ctx.wait_for("approval", type=Sequence[int])
+    maybe: Parcel | None = ctx.pause("look", type=Parcel)
+    noted: int = ctx.pause("look", type=Annotated[int, "at least 5"])
+    given(wrong, either, listed, maybe, noted)

@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -54,7 +54,7 @@ _SHOWN = {pgqrs.Workflow}
 # Public for the layers above, and not for users.
 HIDDEN = {
     "Store": "workflow knows_of_workers remember_workers ready database",
-    "AsyncKit": "handlers hire body met open",
+    "AsyncKit": "handlers hire body met open settings_for lent disconnect",
     "Kit": "closing",
     "RunHandle": "update row",
 }
@@ -124,12 +124,17 @@ def _entry(full: str, thing: Any) -> str:
         return f"{title}{_first(thing)}{' ' if _first(thing) else ''}One of {', '.join(f'`{each.value}`' for each in thing)}.\n\n"
     body = [title, f"{_first(thing)}\n\n" if _first(thing) else ""]
     if dataclasses.is_dataclass(thing):
-        listed = ", ".join(f"`{each.name}`" for each in dataclasses.fields(thing))
-        body.append(f"Fields: {listed}.\n\n")
+        body.append(_fields(each.name for each in dataclasses.fields(thing)))
+    elif declared := [name for name in inspect.get_annotations(thing) if not name.startswith("_")]:
+        body.append(_fields(declared))
     rows = list(_members(thing))
     if rows:
         body.append("".join(rows) + "\n")
     return "".join(body)
+
+
+def _fields(names: Iterable[str]) -> str:
+    return f"Fields: {', '.join(f'`{name}`' for name in names)}.\n\n"
 
 
 def _members(cls: type) -> Iterator[str]:

@@ -47,7 +47,7 @@ COLUMNS = {
     ("pgqrs_workers", "port"): "what it was given; nothing listens there",
     ("pgqrs_workers", "status"): "`READY` or `STOPPED`",
     ("pgqrs_workers", "heartbeat_at"): "its last sign of life",
-    ("pgqrs_workers", "stopped_at"): "when it said goodbye",
+    ("pgqrs_workers", "stopped_at"): "when it shut down",
     ("pgqrs_workers", "info"): "pid, handlers, prefixes, slots",
     ("pgqrs_messages", "message_id"): "its id",
     ("pgqrs_messages", "payload"): "the value; of a run just its id",

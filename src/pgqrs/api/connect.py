@@ -8,7 +8,8 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
-from pgqrs.api.store import Store
+from pgqrs.api import stand_ins
+from pgqrs.api.store import BorrowingStore, Store
 from pgqrs.clock import Clock, DatabaseClock, ManualClock
 from pgqrs.config import Config, Settings
 from pgqrs.db import migrations
@@ -21,7 +22,8 @@ def connect(
 ) -> Connecting:
     """A store on the database that the DSN names: `await connect(...)` or `async with connect(...) as store`.
 
-    Without a DSN it is `PGQRS_DSN`, else `sqlite:///pgqrs.db`. Settings are the fields of `Config`.
+    Without a DSN it is `PGQRS_DSN`, else `sqlite:///pgqrs.db`; in a test with the testing kit, the kit's database.
+    Settings are the fields of `Config`.
     """
     known = [field.name for field in dataclasses.fields(Config)]
     for name in settings:
@@ -29,20 +31,26 @@ def connect(
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             raise ConfigError(f"there is no setting {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
     given: dict[str, Any] = {**settings}
-    config = Config(**given) if dsn is None else Config(dsn, **given)
-    return connect_with(config, install=install, clock=clock)
+    if dsn is None:
+        return connect_with(Config(**given), install=install, clock=clock)
+    return Connecting(Config(dsn, **given), install=install, clock=clock or DatabaseClock())
 
 
 def connect_with(config: Config, *, install: bool = False, clock: Clock | None = None) -> Connecting:
     """As `connect`, with every setting in one `Config`."""
+    if (stand_in := stand_ins.current()) is not None and config.dsn == Config().dsn:
+        return Connecting(stand_in.settings_for(config), install=True, clock=stand_in.clock, stand_in=stand_in)
     return Connecting(config, install=install, clock=clock or DatabaseClock())
 
 
 class Connecting:
     """A store that is about to be: awaited it is yours to close, as a context it closes itself."""
 
-    def __init__(self, config: Config, *, install: bool, clock: Clock) -> None:
+    def __init__(
+        self, config: Config, *, install: bool, clock: Clock, stand_in: stand_ins.StandIn | None = None
+    ) -> None:
         self._config = config
+        self._stand_in = stand_in
         self._install = install
         self._clock = clock
         self._store: Store | None = None
@@ -70,12 +78,15 @@ class Connecting:
             )
 
     async def _open(self) -> Store:
+        if self._stand_in is not None and (lent := await self._stand_in.lent()) is not None:
+            return BorrowingStore(self._config, lent)
         db = await open_driver(self._config, self._clock)
         try:
-            # A file of one's own needs no ceremony; a server's schema is somebody's decision.
-            if self._install or not db.dialect.is_postgres:
-                await migrations.install(db)
-            await self._refuse_newer(db, self._config.safe_dsn)
+            if self._stand_in is None or not self._stand_in.is_installed:
+                # A file of one's own needs no ceremony; a server's schema is somebody's decision.
+                if self._install or not db.dialect.is_postgres:
+                    await migrations.install(db)
+                await self._refuse_newer(db, self._config.safe_dsn)
         except BaseException:
             await db.close()
             raise

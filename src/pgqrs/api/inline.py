@@ -177,7 +177,7 @@ def _on_a_store(
 
 
 async def _on_the_default_store(call: Callable[[Store], Awaitable[Any]]) -> Any:
-    """PGQRS_DSN, else the file pgqrs.db here."""
+    """PGQRS_DSN, else the file pgqrs.db here; in a test with the testing kit, the kit's database."""
     from pgqrs.api.connect import connect  # noqa: PLC0415 - the store imports this module's verbs
 
     async with connect(install=True) as store:
@@ -186,11 +186,11 @@ async def _on_the_default_store(call: Callable[[Store], Awaitable[Any]]) -> Any:
 
 async def _elsewhere(store: Store, call: Callable[[Store], Awaitable[Any]]) -> Any:
     """On another loop than the store's: PostgreSQL connections cannot come along."""
-    from pgqrs.api.connect import connect_with  # noqa: PLC0415 - as above
+    from pgqrs.api.connect import Connecting  # noqa: PLC0415 - as above
 
     if not store.database.dialect.is_postgres:
         return await call(store)
-    async with connect_with(store.config, clock=store.database.clock) as own:
+    async with Connecting(store.config, install=False, clock=store.database.clock) as own:
         return await call(own)
 
 

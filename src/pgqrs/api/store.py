@@ -120,7 +120,10 @@ class Store:
                     # What was held comes back when its lease ends; the connections must be let go of all the same.
                     log.warning("a consumer could not sign off: %s", error)
         finally:
-            await self._db.close()
+            await self._disconnect()
+
+    async def _disconnect(self) -> None:
+        await self._db.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -163,6 +166,13 @@ class Store:
 
     def __repr__(self) -> str:
         return f"<Store {self.config.safe_dsn} schema={self.config.schema}>"
+
+
+class BorrowingStore(Store):
+    """A store on a connection of another one: closing it lets go of its consumers, and of nothing else."""
+
+    async def _disconnect(self) -> None:
+        """The connection is not its own."""
 
 
 def _process_name() -> str:

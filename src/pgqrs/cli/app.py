@@ -14,6 +14,7 @@ import typer
 from pgqrs.cli import exit_codes
 from pgqrs.cli.examples import epilog
 from pgqrs.cli.logs import show_warnings_safely
+from pgqrs.cli.near_misses import SuggestingGroup
 from pgqrs.cli.state import ReaderGoneError, share
 
 
@@ -59,6 +60,7 @@ def tree(words: Collection[str] | None = None) -> typer.Typer:
     """All commands; of those that are not among the words, the name and the line that says what they are for."""
     app = typer.Typer(
         name="pgqrs",
+        cls=SuggestingGroup,
         help="Durable workflows and queues on the database you already have.",
         no_args_is_help=True,
         # Typer's script for zsh evaluates what the program prints. Ours (`pgqrs completion`) never calls it.
@@ -69,7 +71,9 @@ def tree(words: Collection[str] | None = None) -> typer.Typer:
     for name, entry in COMMANDS.items():
         app.command(name, short_help=entry.says)(_found(name, entry, words))
     for name, entry in GROUPS.items():
-        app.add_typer(_found(name, entry, words, or_else=typer.Typer()), name=name, help=entry.says)
+        app.add_typer(
+            _found(name, entry, words, or_else=typer.Typer()), cls=SuggestingGroup, name=name, help=entry.says
+        )
     share(app)
     _show_examples(app)
     return app

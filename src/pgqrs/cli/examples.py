@@ -64,7 +64,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "workflow resume": ("pgqrs workflow resume order",),
     "worker list": ("pgqrs worker list",),
     "worker get": ("pgqrs worker get 3",),
-    "worker stop": ("pgqrs worker stop 3",),
+    "worker stop": ("pgqrs worker stop 3", "pgqrs worker stop 3 4 5"),
     "worker release": ("pgqrs worker release 3",),
     "worker run": ("pgqrs worker run app.py", "pgqrs worker run shop.workflows --prefix billing. --concurrency 50"),
     "queue list": ("pgqrs queue list",),

@@ -16,6 +16,7 @@ from pgqrs.db.tables import runs as table
 from pgqrs.db.tables.runs import BriefStep, RunRow
 from pgqrs.db.views import run_facts
 from pgqrs.text.durations import format_duration
+from pgqrs.text.shell import command
 from pgqrs.text.step_ids import child_of, event_of, is_sleep, signal_of
 from pgqrs.types import ENDED, RunStatus, StepStatus
 
@@ -196,7 +197,7 @@ def _status(run: RunRow, told: Sequence[str], *, is_new: bool) -> str:
         case RunStatus.CANCELLED:
             return "cancelled"
         case RunStatus.PAUSED if is_parked(run):
-            return f"PARKED: its code asks for other steps than are recorded; see pgqrs why {run.run_id}"
+            return f"PARKED: its code asks for other steps than are recorded; see {command('run why', run.run_id)}"
         case RunStatus.PENDING if not any(told):
             return f"failed: {_short(run.last_error)}, retry" if run.last_error else "triggered" if is_new else ""
     return ""

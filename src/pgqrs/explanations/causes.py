@@ -49,7 +49,7 @@ CAUSES: dict[str, tuple[str, str, str]] = {
         "`pgqrs worker run APP`, with an application that has the workflow.",
     ),
     "workers_stale": (
-        "The workers of its workflow never said goodbye, but have not been heard of for three leases.",
+        "The workers of its workflow disappeared without shutting down: they have been silent for three leases.",
         "They were killed, or cannot reach the database.",
         "Start them again: `pgqrs worker run APP`.",
     ),

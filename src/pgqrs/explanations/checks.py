@@ -77,8 +77,8 @@ CHECKS: dict[str, tuple[str, str, str]] = {
         "Whether workers vanished without a word.",
         "They were killed, or cannot reach the database.",
         (
-            "Start them again. What they held comes back with its lease, or at once with `pgqrs worker release ID`. "
-            "`pgqrs worker stop ID` signs off one that is gone; a retention policy for `workers` removes them."
+            "Start them again. What they held comes back with its lease; sooner with `pgqrs worker release ID...`. "
+            "`pgqrs worker stop ID...` signs off those that are gone; a retention policy for `workers` removes them."
         ),
     ),
     "unserved": (

@@ -44,7 +44,7 @@ def families_of(found: StoreGauges) -> list[Family]:
         _gauge("pgqrs_runs_active", "Runs that have not ended.", ["workflow", "status"], _active(found)),
         _gauge(
             "pgqrs_workers",
-            "Workers that never said goodbye: ready, or stale when they gave no sign of life for three leases.",
+            "Workers that have not shut down: ready, or stale after three leases without a heartbeat.",
             ["queue", "state"],
             _workers(found),
         ),

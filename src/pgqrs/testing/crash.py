@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import secrets
@@ -77,8 +76,7 @@ def crash_everywhere(
     if unknown := [mode for mode in modes if mode not in MODES]:
         raise ConfigError(f"there is no mode {unknown[0]!r}", hint=f"there are {', '.join(MODES)}")
     handler = handler_of(workflow)
-    given = _given(handler, args, kwargs)
-    trial = _Plan(handler, given, check, drive, setup, compare, real, dsn, dict(serve or {}))
+    trial = _Plan(handler, (args, kwargs), check, drive, setup, compare, real, dsn, dict(serve or {}))
     only = only or os.environ.get(VARIABLE)
     with _folder() as folder:
         expected = _learned(trial, folder)
@@ -308,17 +306,6 @@ def _checked(plan: _Plan, run: RunHandle, effects: Effects) -> str:
     except AssertionError as error:
         return f"the check failed: {str(error) or 'an assert without a message'}"
     return "the check said no" if said is False else ""
-
-
-def _given(handler: Handler, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """One mapping whose keys are the workflow's parameters stands for these."""
-    if len(args) != 1 or kwargs or not isinstance(args[0], Mapping):
-        return args, kwargs
-    try:
-        inspect.Signature(list(handler.parameters)).bind(**args[0])
-    except TypeError:
-        return args, kwargs
-    return (), dict(args[0])
 
 
 def _fresh(dsn: str | None, folder: Path) -> Config:

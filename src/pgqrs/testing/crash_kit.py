@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pgqrs.api.operations.admin import admin
 from pgqrs.config import Config
@@ -89,3 +89,7 @@ class SyncCrashKit(Kit):
 
     def __init__(self, kit: CrashKit) -> None:
         self._kit = kit
+
+    if TYPE_CHECKING:
+
+        def survey(self) -> None: ...

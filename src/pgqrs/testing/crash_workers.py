@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pgqrs import faults
-from pgqrs.api.connect import connect_with
+from pgqrs.api.connect import Connecting
 from pgqrs.errors import ConfigError
 from pgqrs.faults import Point
 from pgqrs.testing.crash_point import Boundary, CrashInjector, Mode, current_fate
@@ -85,7 +85,7 @@ class InProcess:
         leaving = False
         # A worker that signs off has done its work.
         fate.is_looking_away = lambda: kit.is_preparing or (leaving and not fate.is_dead)
-        store = await connect_with(kit.config, clock=kit.clock)
+        store = await Connecting(kit.config, install=False, clock=kit.clock)
         worker = await kit.hire(store, Watched(kit, fate), "victim")
         marked = contextvars.copy_context()
         marked.run(current_fate.set, fate)
@@ -173,7 +173,7 @@ class Forked:
 
     async def drain(self, kit: AsyncKit) -> bool:
         # No connection and no thread of ours may be half way through something when the process is doubled.
-        await kit.close()
+        await kit.disconnect()
         with warnings.catch_warnings():
             # Python warns of forks beside other threads. The child starts a loop and a store of its own.
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -207,7 +207,7 @@ class Forked:
             known = json.loads(self._counted.read_text(encoding="utf-8"))
             fate.counts = Counter({Point(phase, name): number for phase, name, number in known})
         current_fate.set(fate)
-        async with connect_with(kit.config, clock=kit.clock) as store:
+        async with Connecting(kit.config, install=False, clock=kit.clock) as store:
             kit.is_preparing = True
             worker = await kit.hire(store, Watched(kit, fate), "victim")
             kit.is_preparing = False

@@ -20,13 +20,20 @@ _OPENING = frozenset({"created", "leased", "started", "resumed", "signalled", "r
 class RunHandle:
     """Nothing here is awaited: a kit's verbs (`drain`, `signal` ...) bring it up to date."""
 
+    run_id: int
+    workflow: str
+    # All of them, in the order in which they were recorded; `step_ids` names the completed ones.
+    steps: list[Step]
+    events: list[Event]
+    # How often a worker was killed while it was under way; only `crash_everywhere` kills.
+    crashes: int
+
     def __init__(self, run_id: int, workflow: str, *, returns: Any = Any) -> None:
         self.run_id = run_id
         self.workflow = workflow
-        # How often a worker was killed while it was under way; only `crash_everywhere` kills.
         self.crashes = 0
-        self.steps: list[Step] = []
-        self.events: list[Event] = []
+        self.steps = []
+        self.events = []
         self._returns = returns
         self._row: RunRow | None = None
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from datetime import timedelta
 from typing import Any
 
-from pgqrs.api.connect import connect_with
+from pgqrs.api import stand_ins
+from pgqrs.api.connect import Connecting
 from pgqrs.api.operations.export import export_run
 from pgqrs.api.operations.search import events_of, steps_of
 from pgqrs.api.operations.why import is_parked
@@ -16,10 +20,12 @@ from pgqrs.api.worker import Worker, worker
 from pgqrs.api.workflow import Workflow, discover_workflows
 from pgqrs.clock import EPOCH, ManualClock
 from pgqrs.config import Config
+from pgqrs.db.driver import Driver
 from pgqrs.db.runs.transitions import PUT_AWAY_SECONDS
 from pgqrs.db.tables import runs, workflows
 from pgqrs.db.views import inspection
 from pgqrs.db.views.inspection import LiveRun
+from pgqrs.engine.definitions.binding import input_text, storable
 from pgqrs.engine.definitions.handlers import Handler
 from pgqrs.errors import ConfigError
 from pgqrs.serialization import Encoded
@@ -54,15 +60,48 @@ class AsyncKit:
         self._handlers: dict[str, Handler] = {}
         self._handles: list[RunHandle] = []
         self._store: Store | None = None
+        self._opening: Future[Store] | None = None
+        self._gate = threading.Lock()
         self._worker: Worker | None = None
+        # True once the tables are there: a store of the code under test need not make them.
+        self.is_installed: bool = False
+        # From now on `pgqrs.connect()` without a DSN means this database.
+        stand_ins.begin(self)
 
     # -- the world ---------------------------------------------------------------------------------------
 
     async def open(self) -> Store:
         """The store; it is connected when it is first needed, on the loop of whoever needs it."""
-        if self._store is None:
-            self._store = await connect_with(self.config, install=True, clock=self.clock)
+        if self._store is not None:
+            return self._store
+        with self._gate:
+            # Code under test may ask for it on several loops at the same time: it is one database.
+            opening, is_first = self._opening or Future[Store](), self._opening is None
+            self._opening = opening
+        if not is_first:
+            return await asyncio.wrap_future(opening)
+        try:
+            stand_ins.begin(self)
+            self._store = await Connecting(self.config, install=True, clock=self.clock)
+        except BaseException as error:
+            opening.set_exception(error)
+            raise
+        else:
+            opening.set_result(self._store)
+        finally:
+            self._opening = None
+        self.is_installed = True
         return self._store
+
+    def settings_for(self, config: Config) -> Config:
+        """As `config`, on the database of the kit: what a store is connected with that names none."""
+        own = self.config
+        return config.with_changes(dsn=own.dsn, schema=own.schema, listen_dsn=own.listen_dsn)
+
+    async def lent(self) -> Driver | None:
+        """A database in memory has one connection; to every other one there may be another."""
+        is_in_memory = self.config.backend != "postgres" and self.config.path == ":memory:"
+        return (await self.open()).database if is_in_memory else None
 
     @property
     def store(self) -> Store:
@@ -73,6 +112,11 @@ class AsyncKit:
 
     async def close(self) -> None:
         """Idempotent, and from any loop."""
+        stand_ins.end(self)
+        await self.disconnect()
+
+    async def disconnect(self) -> None:
+        """Let go of the store and the worker; the next verb connects again, and the kit is still the default."""
         self._worker, signing_off = None, self._worker
         if signing_off is not None:
             await signing_off.close()
@@ -142,6 +186,7 @@ class AsyncKit:
     async def trigger(self, workflow: Any, *args: Any, **kwargs: Any) -> RunHandle:
         """Starts a run: the workflow's own arguments, and the options of `trigger` (`delay`, `priority` ...).
 
+        One mapping alone is bound as `workflow(name).trigger(mapping)` binds it: to the parameters that it names.
         A decorated workflow, a plain function, or the noun of one that was served.
         """
         handler = self._found(workflow)
@@ -149,7 +194,7 @@ class AsyncKit:
         names = {parameter.name for parameter in handler.parameters}
         options = {name: kwargs.pop(name) for name in list(kwargs) if name in OPTION_NAMES - names}
         store = await self.open()
-        text = handler.encode_input(args, kwargs, max_bytes=store.config.max_payload_bytes)
+        text = _input_of(handler, args, kwargs, max_bytes=store.config.max_payload_bytes)
         noun = Workflow(handler.name)
         # The kit's worker comes when it is told to: nobody need be warned that there is none.
         store.remember_workers((await store.workflow(handler.name)).queue_id)
@@ -272,6 +317,12 @@ class AsyncKit:
         await Workflow(run.workflow).restart(run.run_id, await self.open())
         await self.refresh()
 
+    async def retry_children(self, run: RunHandle, *, actor: str | None = None) -> list[RunHandle]:
+        """Restart a failed run together with the children that it failed because of; those runs, this one first."""
+        restarted = await Workflow(run.workflow).retry_children(run.run_id, await self.open(), actor=actor)
+        await self.refresh()
+        return [await self.run(run_id) for run_id in restarted]
+
     async def export(self, run: RunHandle) -> dict[str, Any]:
         """As `Run.export`: for a golden file that `replay` reads."""
         return await export_run(await self.open(), run.run_id)
@@ -280,9 +331,17 @@ class AsyncKit:
         """The next `times` times the step's body would run, it raises this instead. By its name or its function."""
         self.interventions.fail(step, error, times)
 
-    def stub_step(self, step: Step, value: Any) -> None:
-        """The step's body is not run any more: it gives the value, or what the function given returns."""
-        self.interventions.stub(step, value)
+    def stub_step(self, step: Step, value: Any, *, optional: bool = False) -> None:
+        """The step's body is not run any more: it gives the value, or what the function given returns.
+
+        A step that never runs until the kit ends is an error of the test, unless it is optional.
+        """
+        self.interventions.stub(step, value, optional=optional)
+
+    def assert_stubs_used(self) -> None:
+        """Raise AssertionError for a stub whose step never ran. The fixtures, and `with Kit()`, do so at the end."""
+        __tracebackhide__ = True
+        self.interventions.assert_all_used()
 
     # -- assertions --------------------------------------------------------------------------------------
 
@@ -330,6 +389,12 @@ def handler_of(workflow: Any) -> Handler:
     if not callable(workflow):
         raise ConfigError(f"a workflow is a function, not {workflow!r}")
     return Handler.of(_name_of(workflow), workflow)
+
+
+def _input_of(handler: Handler, args: tuple[Any, ...], kwargs: dict[str, Any], *, max_bytes: int) -> str:
+    if len(args) == 1 and not kwargs and isinstance(args[0], Mapping):
+        return input_text(handler, storable(dict(args[0]), max_bytes=max_bytes))
+    return handler.encode_input(args, kwargs, max_bytes=max_bytes)
 
 
 def _name_of(workflow: Any) -> str:

@@ -209,26 +209,57 @@ class Interventions:
     """What a test has arranged for the bodies of steps."""
 
     def __init__(self) -> None:
-        self._stubs: list[tuple[str | Callable[..., Any], Any]] = []
+        self._stubs: list[_Stub] = []
+        # The names of the steps whose bodies were to run.
+        self._ran: dict[str, None] = {}
         self._failures: list[_Failure] = []
 
-    def stub(self, step: str | Callable[..., Any], value: Any) -> None:
+    def stub(self, step: str | Callable[..., Any], value: Any, *, optional: bool) -> None:
         # The newest first: a test may change its mind.
-        self._stubs.insert(0, (step, value))
+        self._stubs.insert(0, _Stub(step, value, optional))
+
+    def assert_all_used(self) -> None:
+        """Raise AssertionError for the stubs of steps that never ran: the name of one may be misspelt."""
+        __tracebackhide__ = True
+        unused = [each.name for each in self._stubs if not each.is_used and not each.optional]
+        if not unused:
+            return
+        told = ", ".join(f"stub_step({name}, ...)" for name in reversed(unused))
+        raise AssertionError(
+            f"{told} {'was' if len(unused) == 1 else 'were'} never used: no such step ran. "
+            f"Steps that ran: {', '.join(self._ran) or 'none'}. Say optional=True if it need not run"
+        )
 
     def fail(self, step: str | Callable[..., Any], error: BaseException | type[BaseException], times: int) -> None:
         self._failures.append(_Failure(step, error, times))
 
     def around(self, body: BodyCall) -> Callable[..., Any]:
         """What runs in the place of the body: its own function, unless something was arranged."""
+        self._ran[body.name] = None
+        stubs = [stub for stub in self._stubs if body.is_of(stub.step)]
+        for stub in stubs:
+            # Also where a failure or a newer stub comes first: its step runs.
+            stub.is_used = True
         for failure in self._failures:
             if failure.left > 0 and body.is_of(failure.step):
                 failure.left -= 1
                 return instead_of(body.function, _raiser(failure.error))
-        for step, value in self._stubs:
-            if body.is_of(step):
-                return instead_of(body.function, value if callable(value) else lambda *_, **__: value)  # noqa: B023
+        if stubs:
+            value = stubs[0].value
+            return instead_of(body.function, value if callable(value) else lambda *_, **__: value)
         return body.function
+
+
+@dataclasses.dataclass(slots=True)
+class _Stub:
+    step: str | Callable[..., Any]
+    value: Any
+    optional: bool
+    is_used: bool = False
+
+    @property
+    def name(self) -> str:
+        return repr(self.step) if isinstance(self.step, str) else getattr(self.step, "__name__", repr(self.step))
 
 
 @dataclasses.dataclass(slots=True)

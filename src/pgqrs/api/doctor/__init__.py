@@ -117,23 +117,22 @@ async def _workers(admin: Admin, alive: Sequence[WorkerInfo], silent: Sequence[W
         else "no retention policy removes silent workers"
     )
     ids = _some([str(each.worker_id) for each in silent])
+    noun = "worker" if len(silent) == 1 else "workers"
     return DoctorFinding(
         "workers",
         Level.WARN,
-        f"{len(silent)} worker(s) never said goodbye and have been silent for three leases: {ids}",
+        f"{len(silent)} {noun} disappeared without shutting down, silent for three leases: {ids}",
         f"they were killed, or cannot reach the database; what they held comes back with its lease; {removed}",
         _fix_for(silent, is_removed=bool(kept)),
     )
 
 
 def _fix_for(silent: Sequence[WorkerInfo], *, is_removed: bool) -> str | None:
-    for each in silent:
-        if each.leased:
-            return command("worker release", each.worker_id)
-    for each in silent:
-        if each.can_be_told_to_stop:
-            # Signs it off. If its process is still there after all, it ends, and has to be started again.
-            return command("worker stop", each.worker_id)
+    if holders := [each.worker_id for each in silent if each.leased]:
+        return command("worker release", *holders)
+    # Signs them off. A process that is still there after all ends, and has to be started again.
+    if reachable := [each.worker_id for each in silent if each.can_be_told_to_stop]:
+        return command("worker stop", *reachable)
     return None if is_removed else 'await pgqrs.retention(store).keep("workers", days=1)'
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +19,7 @@ from pgqrs.text.durations import format_duration
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
+    from pgqrs.types import Event
 
 runs: typer.Typer = typer.Typer(help="Runs: trigger, find, look, act.", no_args_is_help=True)
 
@@ -74,6 +75,10 @@ EVENTS = (
     column("data"),
     column("actor"),
 )
+
+# A table shows what people have written, not documents; of a run that was sent more, the first.
+_LONGEST_SIGNAL = 1_000
+_MOST_SIGNALS = 1_000
 
 
 @runs.command("trigger")
@@ -163,9 +168,33 @@ def events(
         from pgqrs.api.operations.admin import admin
         from pgqrs.api.operations.json_view import to_json
 
-        output.items(to_json(await admin(store).events(run_id, limit=limit, after=after)), EVENTS, key="event_id")
+        found = await admin(store).events(run_id, limit=limit, after=after)
+        told = to_json(found)
+        if state().output == "table":
+            await _show_signals(store, run_id, found, told)
+        output.items(told, EVENTS, key="event_id")
 
     with_store(work)
+
+
+async def _show_signals(store: Store, run_id: int, found: Sequence[Event], told: list[dict[str, Any]]) -> None:
+    """Add to each signal what was sent with it, such as the comment of an approval: the event has only its name."""
+    from pgqrs.api.operations.stored_json import stored
+    from pgqrs.db.views import inspection
+
+    signalled = [(event, shown) for event, shown in zip(found, told, strict=True) if event.event_type == "signalled"]
+    if not signalled:
+        return
+    db = await store.ready()
+    sizes = await inspection.signal_sizes(db, run_id, limit=_MOST_SIGNALS, after=0)
+    short = [signal_id for signal_id, size in sizes if size <= _LONGEST_SIGNAL]
+    sent = {(each.name, each.created_at, each.actor): each for each in await inspection.signals(db, run_id, short)}
+    for event, shown in signalled:
+        name = event.data.get("name") if isinstance(event.data, dict) else None
+        # They are written in one transaction, at one time.
+        signal = sent.get((str(name), event.created_at, event.actor))
+        if signal is not None and signal.payload not in (None, "null"):
+            shown["data"] = {**shown["data"], "payload": stored(signal.payload)}
 
 
 @runs.command("watch")

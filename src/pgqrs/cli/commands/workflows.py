@@ -27,6 +27,7 @@ workers: typer.Typer = typer.Typer(help="Workers: who is there, and starting one
 
 Name = Annotated[str, typer.Argument(metavar="WORKFLOW")]
 WorkerId = Annotated[int, typer.Argument(metavar="ID", min=0)]
+WorkerIds = Annotated[list[int], typer.Argument(metavar="ID...", min=0)]
 
 WORKERS = (
     column("worker", "worker_id", right=True),
@@ -126,17 +127,27 @@ def get_worker(worker_id: WorkerId) -> None:
 
 
 @workers.command("stop")
-def stop(worker_id: WorkerId) -> None:
-    """Tell a worker, wherever it runs, to finish what it has and end; it hears of it within a lease."""
-    found = with_admin(lambda admin: admin.stop_worker(worker_id))
-    print(f"worker {worker_id} is told to stop" + (f"; it holds {found.leased} message(s)" if found.leased else ""))
+def stop(worker_ids: WorkerIds) -> None:
+    """Tell workers, wherever they run, to finish what they have and end; they hear of it within a lease."""
+
+    async def work(admin: Admin) -> None:
+        for worker_id in worker_ids:
+            held = (await admin.stop_worker(worker_id)).leased
+            print(f"worker {worker_id} is told to stop" + (f"; it holds {held} message(s)" if held else ""))
+
+    with_admin(work)
 
 
 @workers.command("release")
-def release(worker_id: WorkerId) -> None:
-    """Hand back at once all that a worker holds: for one that is gone."""
-    count = with_admin(lambda admin: admin.release_worker_messages(worker_id))
-    output.told(f"{count} message(s) of worker {worker_id} are free")
+def release(worker_ids: WorkerIds) -> None:
+    """Hand back at once all that workers hold: for those that are gone."""
+
+    async def work(admin: Admin) -> None:
+        for worker_id in worker_ids:
+            count = await admin.release_worker_messages(worker_id)
+            output.told(f"{count} message(s) of worker {worker_id} are free")
+
+    with_admin(work)
 
 
 @workers.command("run")
