@@ -27,9 +27,9 @@ from pgqrs.db.runs import triggers
 from pgqrs.db.runs.triggers import NewRuns, Triggered
 from pgqrs.db.tables import workflows
 from pgqrs.engine import instrumentation
-from pgqrs.engine.ctx.context import in_body
 from pgqrs.engine.definitions.arguments import each_checked, encoded_inputs
 from pgqrs.engine.definitions.binding import Signature
+from pgqrs.engine.replay.branches import in_body
 from pgqrs.errors import ConfigError, InvalidArguments, NoActiveWorker, WorkflowNotFound
 from pgqrs.serialization import encode
 from pgqrs.text.durations import checked_seconds

@@ -25,7 +25,7 @@ from pgqrs.engine.ctx.run_log import RunLog
 from pgqrs.engine.ctx.steps import check_step_call, step
 from pgqrs.engine.ctx.transactions import transaction
 from pgqrs.engine.recorded_errors import storable
-from pgqrs.engine.replay.branches import BranchPlace, StepCall, current_body, current_context
+from pgqrs.engine.replay.branches import BranchPlace, StepCall, current_body
 from pgqrs.engine.replay.refusals import refuse_in_body
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.errors import ConfigError
@@ -399,8 +399,3 @@ class Context(RecordedAnswers):
     @functools.cached_property
     def _progress(self) -> Progress:
         return Progress(self._run_pass)
-
-
-def in_body() -> bool:
-    """True in the body of a workflow, which each replay runs again, and outside of its steps."""
-    return current_context.get() is not None and current_body.get() is None

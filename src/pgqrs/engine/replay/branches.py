@@ -60,6 +60,12 @@ current_body: contextvars.ContextVar[tuple[BranchPlace, int, list[Emission]] | N
     "pgqrs_body", default=None
 )
 
+
+def in_body() -> bool:
+    """True in the body of a workflow, which each replay runs again, and outside of its steps."""
+    return current_context.get() is not None and current_body.get() is None
+
+
 # The error that the code which began this task or thread was handling: there `sys.exc_info` does not show it.
 handled_error: contextvars.ContextVar[BaseException | None] = contextvars.ContextVar("pgqrs_handled", default=None)
 
