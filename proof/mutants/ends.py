@@ -3,6 +3,9 @@
 from proof.mutants.mutant import Edit, Mutant
 
 _LONG = "tests/faults/test_long_transactions.py"
+_LOCKED = (
+    "tests/faults/test_heartbeats.py::test_a_row_that_another_transaction_has_locked_is_neither_waited_for_nor_lost"
+)
 _VERDICTS = "tests/behaviour/test_verdicts_in_groups.py"
 _RECURSION = "tests/behaviour/test_recursion.py"
 _CONTEXTS = "tests/behaviour/test_task_contexts.py"
@@ -10,7 +13,7 @@ _CONTEXTS = "tests/behaviour/test_task_contexts.py"
 MUTANTS = (
     Mutant(
         "renewal-waits-for-locks",
-        "a transaction of one run does not keep the leases of others from being renewed",
+        "a locked row does not keep the leases of others from being renewed",
         (
             Edit(
                 "db/tables/messages.postgres.sql:renew_leases",
@@ -18,7 +21,7 @@ MUTANTS = (
                 "for update of m",
             ),
         ),
-        (_LONG,),
+        (_LOCKED,),
         on="postgres",
     ),
     Mutant(
@@ -31,34 +34,33 @@ MUTANTS = (
                 "elif not held.settling:",
             ),
         ),
-        (_LONG,),
+        (_LOCKED,),
         on="postgres",
     ),
     Mutant(
-        "locked-runs-out",
-        "a transaction that takes longer than a lease keeps its run",
-        (Edit("engine.heartbeat:HeldLease.is_due", "not self.locks and self.due", "self.due"),),
-        (_LONG,),
-        on="postgres",
-    ),
-    Mutant(
-        "transaction-does-not-extend",
-        "after a transaction that took longer than a lease, the lease holds again",
+        "transaction-locks-first",
+        "a transaction does not keep its own lease, or the records of other runs, waiting",
         (
             Edit(
-                "engine.replay.pass_lease:RunLock.extension",
-                "self._extended_at = now\nreturn self._lease_seconds\n",
-                "return None\n",
+                "db.runs.claims:transact",
+                "settlement.hold(db, [fence]) if is_second else messages.still_held(db, [fence[1:]])",
+                "settlement.hold(db, [fence])",
             ),
         ),
         (_LONG,),
         on="postgres",
     ),
     Mutant(
-        "committer-waits-for-a-transaction",
-        "a step beside a long transaction does not hold up the other runs of its worker",
-        (Edit("engine.replay.recorder:Recorder.record", "if self._lease.held.locks:", "if False:"),),
-        (_LONG,),
+        "transaction-unfenced-at-its-end",
+        "a run that was cancelled while its transaction was at work keeps nothing of it",
+        (
+            Edit(
+                "db.runs.claims:transact",
+                "if not is_second and not await settlement.hold(db, [fence]):\n",
+                "if False:\n",
+            ),
+        ),
+        ("tests/faults/test_lock_order.py",),
         on="postgres",
     ),
     Mutant(

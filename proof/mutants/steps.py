@@ -360,7 +360,7 @@ MUTANTS = (
         "hold-unlocked-postgres",
         "the fence is checked and the message locked in one go, not checked and then acted upon",
         (Edit("db/runs/settlement.sql:hold", "order by m.message_id\n{lock m};", "order by m.message_id;"),),
-        ("tests/faults/test_lock_order.py::test_nobody_cancels_a_run_in_the_middle_of_its_transaction",),
+        ("tests/faults/test_lock_order.py::test_nobody_cancels_a_run_between_the_look_at_its_lease_and_the_record",),
         on="postgres",
     ),
     Mutant(

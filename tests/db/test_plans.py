@@ -32,7 +32,7 @@ HOT = {
     "delete_messages": {"given": FENCES},
     "extend_leases": {"given": [(1, 1, 30.0)]},
     "renew_leases": {"given": [(1, 1, 30.0)]},
-    "find_held": {"given": [(1, 1, 30.0)]},
+    "find_held": {"given": FENCES},
     "release_messages": {"given": FENCES, "delay": 0.0, "give_back": 1},
 }
 POSTGRES_ONLY = {"lease_messages", "archive_messages", "settle_and_lease", "settle_and_lease_in_bands"}

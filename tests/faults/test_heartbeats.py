@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 
+import asyncpg
 import pytest
 
 import pgqrs
@@ -229,6 +230,35 @@ async def test_a_lease_that_had_to_be_given_up_is_not_renewed_afterwards(live_st
     assert came
     assert not held.is_valid()
     assert not renewed.event.is_set()
+
+
+@pytest.mark.backends("postgres")
+async def test_a_row_that_another_transaction_has_locked_is_neither_waited_for_nor_lost(live_store):
+    """Of the leases of a process, renewed in one statement."""
+    db = live_store.database
+    heartbeat = Heartbeat(db, live_store.config, worker_id=1, lease_seconds=6)
+    await live_store.create_queue("tasks")
+    await (await live_store.producer("tasks")).enqueue_many([1, 2])
+    messages = await (await live_store.consumer("tasks")).dequeue(batch_size=2, lease_seconds=6)
+    connection = await asyncpg.connect(live_store.config.dsn, statement_cache_size=0)
+    async with connection.transaction():
+        await connection.execute(
+            f'select 1 from "{live_store.config.schema}".pgqrs_messages where message_id = {messages[0].id} for update'
+        )
+        with Beats(2) as renewed:
+            held = [
+                heartbeat.hold(each.id, each._lease.lease_token, run_id=number, lease_seconds=6)
+                for number, each in enumerate(messages)
+            ]
+            due = [each.due for each in held]
+            assert await asyncio.to_thread(renewed.event.wait, 30)
+        valid = [each.is_valid() for each in held]
+    await connection.close()
+    await asyncio.to_thread(heartbeat.close)
+
+    assert valid == [True, True]
+    assert held[0].due == due[0]
+    assert held[1].due > due[1]
 
 
 @pytest.mark.row("B2.5")

@@ -6,6 +6,7 @@ import asyncpg
 import pytest
 
 import pgqrs
+from pgqrs.db.database import Kind
 from pgqrs.db.drivers.postgres import driver
 from pgqrs.db.queries import Query
 from pgqrs.db.runs import settlement, triggers
@@ -69,33 +70,52 @@ async def test_who_acts_from_outside_locks_the_message_first(store, flow, connec
     assert not early
 
 
-async def test_nobody_cancels_a_run_in_the_middle_of_its_transaction(store, flow):
-    begun, go_on, cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+@pytest.mark.parametrize("verb", ["cancel", "pause", "delete"])
+async def test_who_acts_during_a_transaction_of_the_run_does_not_wait_and_nothing_of_it_stays(store, flow, verb):
+    begun, acted = asyncio.Event(), asyncio.Event()
 
     async def handler(ctx, params):
         async def work(tx):
+            await tx.execute("create table made (n integer)")
             begun.set()
-            await go_on.wait()
+            await acted.wait()
 
         await ctx.transaction("work", work)
-        # PostgreSQL may give a free lock to a newcomer before it wakes the one that waited: the run must not end first.
-        await cancelled.wait()
 
     worker = await pgqrs.consumer("w", 0, "flow").handler(handler).create(store)
     run_id = await flow.trigger().execute(store)
     working = asyncio.create_task(worker.run_until_idle())
     await asyncio.wait_for(begun.wait(), 30)
-    cancelling = asyncio.create_task(flow.cancel(run_id, store))
-    await asyncio.wait_for(until_it_waits(store, cancelling), 30)
-    early = cancelling.done()
-    go_on.set()
-    await cancelling
-    cancelled.set()
+    await asyncio.wait_for(VERBS[verb](flow, run_id, store), 30)
+    acted.set()
     await working
+    made = await store.database.fetch(Query("made", "select to_regclass('made')"))
+    steps = await flow.steps(run_id, store)
+    await worker.close()
+
+    assert made[0][0] is None
+    assert [step for step in steps if step.status == "SUCCESS"] == []
+
+
+async def test_nobody_cancels_a_run_between_the_look_at_its_lease_and_the_record(store, flow):
+    """The end of a transaction: the lease is checked and the message locked in one go."""
+    run_id = await flow.trigger().execute(store)
+    fence = (await (await Failures(store).begin()).claim(run_id)).fence
+    done = StepRecord("work", 1, StepStatus.SUCCESS, output="1")
+
+    async def ending(unit):
+        assert await settlement.hold(unit, [fence])
+        cancelling = asyncio.create_task(flow.cancel(run_id, store))
+        await asyncio.wait_for(until_it_waits(store, cancelling), 30)
+        early = cancelling.done()
+        await settlement.record_steps(unit, [RunWrite(fence, (done,))])
+        return early, cancelling
+
+    early, cancelling = await store.database.perform(ending, kind=Kind.UNIT, idempotent=False)
+    await cancelling
 
     assert not early
     assert (await flow.get_run(run_id, store)).status == "CANCELLED"
-    await worker.close()
 
 
 @pytest.mark.row("B4.14")

@@ -45,7 +45,7 @@ async def test_a_transaction_longer_than_the_lease_commits_and_no_other_run_lose
 
 @pytest.mark.backends("postgres")
 async def test_a_step_beside_a_long_transaction_does_not_hold_up_other_runs(live_store, config):
-    """Its record waits for the transaction, which has locked the run; the committer must not wait with it."""
+    """The committer, which records the steps of all runs, does not wait for the transaction."""
     order = []
     # Else the wait for the lock would be given up, and each write tried alone.
     async with pgqrs.connect_with(config.with_changes(command_timeout_seconds=120.0)) as store:
@@ -113,3 +113,34 @@ async def test_on_a_file_such_a_transaction_costs_leases_and_is_recorded_once(li
 
     assert (run.status, run.output(), calls) == ("SUCCESS", 1, [1])
     assert run.attempt > 1
+
+
+@pytest.mark.backends("postgres")
+async def test_a_statement_that_is_too_slow_is_the_error_of_the_users_function(live_store, config):
+    calls, caught = [], []
+    async with pgqrs.connect_with(config.with_changes(command_timeout_seconds=1.0)) as store:
+
+        @pgqrs.workflow(name="slow")
+        async def slow(ctx: pgqrs.Context) -> int:
+            async def work(tx):
+                calls.append(1)
+                await tx.execute("select pg_sleep(60)")
+
+            async def quick(tx) -> int:
+                [(one,)] = await tx.fetch("select 1")
+                return one
+
+            try:
+                await ctx.transaction("work", work)
+            except TimeoutError as error:
+                caught.append(str(error))
+            return await ctx.transaction("quick", quick)
+
+        worker = await pgqrs.worker("w").workflows([slow]).create(store)
+        run = await slow.get_run(await slow.trigger().execute(store), store)
+        await worker.run_until_idle()
+        await worker.close()
+        await run.refresh()
+
+    assert (run.status, run.output(), len(calls)) == ("SUCCESS", 1, 1)
+    assert caught[0].startswith("the statement took longer than command_timeout_seconds")

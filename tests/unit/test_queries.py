@@ -41,7 +41,7 @@ OVERRIDES: dict[str, set[str]] = {
         "_lease",
         "archive_messages",
         "delete_messages",
-        "renew_leases",  # passes over what a transaction has locked
+        "renew_leases",  # passes over locked rows
         "settle_and_lease",  # archives and leases in one round trip
         "settle_and_lease_in_bands",
         "_settled",

@@ -43,19 +43,13 @@ class HeldLease:
     is_lost: bool = False
     # True when its outcome is on the way to the database: whether the lease still held, that commit will say.
     settling: bool = False
-    # How many transactions of its run have locked its row: no other worker can lease it, however long they take.
-    locks: int = 0
 
     def renew(self, at: float) -> None:
         self.due = at + self.lease_seconds * 0.9
 
-    def is_due(self) -> bool:
-        """True when it must be given up."""
-        return not self.locks and self.due <= time.monotonic()
-
     def is_valid(self) -> bool:
         """False when the lease is lost, or would have to be given up: this process may have been frozen."""
-        return not self.is_lost and not self.is_due()
+        return not self.is_lost and self.due > time.monotonic()
 
     def lose(self) -> None:
         self.is_lost = True
@@ -235,8 +229,7 @@ class Heartbeat:
     def _until_due(self) -> float:
         """Seconds until the first lease must be given up."""
         with self._lock:
-            ends = (held.due for held in self._held.values() if not held.locks)
-            due = min(ends, default=time.monotonic() + self._lease_seconds)
+            due = min((held.due for held in self._held.values()), default=time.monotonic() + self._lease_seconds)
         return max(due - time.monotonic(), 0) + 0.01
 
     def _until_next(self) -> float:
@@ -305,7 +298,7 @@ class Heartbeat:
     def _give_up_what_is_due(self) -> None:
         """Self-fencing."""
         with self._lock:
-            lost = [held for held in self._held.values() if held.is_due()]
+            lost = [held for held in self._held.values() if held.due <= time.monotonic()]
             for held in lost:
                 self._forget(held)
         for held in lost:

@@ -240,6 +240,10 @@ async def take_signal(
     return True, TakenSignal(payload or "null", by)
 
 
+class LostMeanwhile(Exception):
+    """The lease was lost while the user's function was at work; its statements are rolled back."""
+
+
 @store_call(Kind.UNIT, idempotent=True)
 async def transact(
     db: Database,
@@ -248,23 +252,26 @@ async def transact(
     work: Work,
     *,
     sequence: Callable[[], int] | None = None,
-    extension: Callable[[], float | None] | None = None,
     again: bool = False,
 ) -> str | None:
     """The user's statements and the step's record commit together; None when the lease is lost.
 
     `sequence` gives the number of the result once the work is done: work that takes long holds up no other result.
-    `extension` gives the seconds by which to extend the lease then, or None.
-    WorkFailed holds what `work` raised: whatever its class, it is no trouble of the database's.
+    WorkFailed holds what `work` raised: whatever its class, it is no trouble of the database's. LostMeanwhile: the
+    lease was lost while it was at work, and nothing of it stays.
+
+    The run is locked at the end only: the heartbeat must be able to renew the lease while the user's function works,
+    and whoever cancels the run does not wait for it. After a lost reply the lock comes first, so that the first try
+    has come to its end.
     """
-    if not await settlement.hold(db, [fence]):
+    is_second = again or db.retried
+    if not await (settlement.hold(db, [fence]) if is_second else messages.still_held(db, [fence[1:]])):
         return None
-    if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:
+    if is_second and (found := await _recorded(db, fence, step)) is not None:
         return found.output or "null"
     output, emissions = await _worked(cast(OwnSession, db), work)
-    if extension is not None and (seconds := extension()) is not None:
-        # The lock has kept the run from others: when it is gone the lease must hold again.
-        await messages.extend(db, [fence[1:]], seconds=seconds)
+    if not is_second and not await settlement.hold(db, [fence]):
+        raise LostMeanwhile(f"run {fence[0]}")
     number = None if sequence is None else sequence()
     done = StepRecord(step.step_id, step.ordinal, StepStatus.SUCCESS, output=output, sequence=number)
     await settlement.record_steps(db, [RunWrite(fence, (done,))])

@@ -250,12 +250,17 @@ async def extend(db: Database, fences: Sequence[Fence], *, seconds: float) -> se
 async def renew(db: Database, given: Sequence[tuple[int, int, float]]) -> tuple[set[int], set[int]]:
     """Of messages with their tokens and seconds: those whose lease was extended, and those that are locked.
 
-    A locked one is still leased under its token. Heartbeats call it: they renew all leases of a process together, so
-    that none of them may wait for a transaction of the user's.
+    A locked one is still leased under its token. Heartbeats call it: they renew all leases of a process together, and
+    one row that is locked for long must not cost the others.
     """
     renewed = _ids(await db.fetch(_SQL["renew_leases"], given=given))
-    rest = [each for each in given if each[0] not in renewed]
-    return renewed, _ids(await db.fetch(_SQL["find_held"], given=rest)) if rest else set()
+    rest = [each[:2] for each in given if each[0] not in renewed]
+    return renewed, await still_held(db, rest) if rest else set()
+
+
+async def still_held(db: Database, fences: Sequence[Fence]) -> set[int]:
+    """The ids that are still leased under their tokens, locked or not."""
+    return _ids(await db.fetch(_SQL["find_held"], given=fences))
 
 
 @store_call(Kind.STATEMENT, idempotent=True)

@@ -163,13 +163,13 @@ returning message_id
 {include _extended};
 
 -- name: renew_leases
--- As extend_leases, and never waits: on PostgreSQL it passes over a row that a transaction of the run itself has locked.
+-- As extend_leases, and never waits: on PostgreSQL it passes over locked rows.
 {include _extended};
 
 -- name: find_held
 -- Whose lease is still the given one, locked or not.
 select m.message_id
-from {rows given: id id, token id, seconds seconds}
+from {rows given: id id, token id}
 cross join pgqrs_messages as m
 where m.message_id = given.id
   and m.lease_token = given.token

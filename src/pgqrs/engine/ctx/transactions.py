@@ -9,6 +9,7 @@ from typing import Any
 
 from pgqrs.db.database import Transaction, WorkFailed
 from pgqrs.db.runs import claims
+from pgqrs.db.runs.claims import LostMeanwhile
 from pgqrs.db.runs.history import Emission
 from pgqrs.db.runs.records import StepRecord
 from pgqrs.engine.ctx.recorded_results import replayed
@@ -16,7 +17,6 @@ from pgqrs.engine.ctx.step_body import stored_result
 from pgqrs.engine.ctx.steps import Raise, apart
 from pgqrs.engine.definitions.handlers import return_type
 from pgqrs.engine.replay.branches import Branch, BranchPlace, current_body, current_branch
-from pgqrs.engine.replay.pass_lease import RunLock
 from pgqrs.engine.replay.run_pass import RunPass
 from pgqrs.engine.replay.unwinding import EngineSignal
 from pgqrs.errors import PermanentError
@@ -49,8 +49,7 @@ async def _attempt(run_pass: RunPass, pending: StepRecord, work: Work, branch: B
     """What is recorded now, as text; or the error that is."""
     try:
         with _watched(run_pass, BranchPlace(pending.step_id, pending.ordinal)):
-            lock = RunLock(run_pass.lease, run_pass.claim.lease_seconds)
-            return await _transact(run_pass, pending, _encoded(run_pass, pending, work, lock), lock)
+            return await _transact(run_pass, pending, _encoded(run_pass, pending, work))
     except WorkFailed as error:
         failed: BaseException = error.error.error if isinstance(error.error, _Odd) else error.error
     return Raise(await run_pass.recorder.fail(pending, failed, branch=branch))
@@ -72,7 +71,7 @@ def _watched(run_pass: RunPass, place: BranchPlace) -> Iterator[None]:
         meter.stepped(workflow, StepStatus.SUCCESS, run_pass.seconds() - began)
 
 
-async def _transact(run_pass: RunPass, pending: StepRecord, work: claims.Work, lock: RunLock) -> str:
+async def _transact(run_pass: RunPass, pending: StepRecord, work: claims.Work) -> str:
     is_over = False
 
     def number() -> int:
@@ -83,16 +82,15 @@ async def _transact(run_pass: RunPass, pending: StepRecord, work: claims.Work, l
         return given
 
     fence = run_pass.claim.fence
+    output: str | None
     try:
-        output: str | None = await run_pass.recorder.ask(
-            lambda again: claims.transact(
-                run_pass.db, fence, pending, work, sequence=number, extension=lock.extension, again=again
-            ),
-            answers=(WorkFailed,),
+        output = await run_pass.recorder.ask(
+            lambda again: claims.transact(run_pass.db, fence, pending, work, sequence=number, again=again),
+            answers=(WorkFailed, LostMeanwhile),
         )
-        lock.committed()
+    except LostMeanwhile:
+        output = None
     finally:
-        lock.release()
         is_over = True
         run_pass.order.is_numbered(pending.step_id)
     if output is None:
@@ -117,21 +115,11 @@ def _is_being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _encoded(run_pass: RunPass, step: StepRecord, work: Work, lock: RunLock) -> claims.Work:
+def _encoded(run_pass: RunPass, step: StepRecord, work: Work) -> claims.Work:
     """The work, giving what is to be recorded of it; what cannot be stored, or read back, fails it."""
     limit = run_pass.config.max_payload_bytes
 
     async def encoded(transaction: Transaction) -> tuple[str, list[Emission]]:
-        if run_pass.db.dialect.is_postgres:
-            # Elsewhere it has the whole file to itself, and runs in the writer's thread.
-            lock.take()
-        try:
-            return await worked(transaction)
-        except BaseException:
-            lock.release()
-            raise
-
-    async def worked(transaction: Transaction) -> tuple[str, list[Emission]]:
         emitted: list[Emission] = []
         token = current_body.set((BranchPlace(step.step_id, step.ordinal), step.attempts, emitted))
         try:

@@ -64,9 +64,6 @@ class Recorder:
 
         Of a paused step it gives what a person has answered meanwhile: that is its record, and not this one.
         """
-        if self._lease.held.locks:
-            # Else the committer would wait for the transaction, and with it every run of the worker.
-            await self._lease.unlocked()
         self._lease.check_alive()
         if step.sequence is None and step.status in _FINAL:
             step = step._replace(sequence=self._order.number(step.step_id))

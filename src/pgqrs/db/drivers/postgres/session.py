@@ -40,6 +40,8 @@ PINS = {
     "statement_timeout": "0",
     "lock_timeout": "0",
 }
+# How long a server may take to answer after a statement whose time was up.
+_ANSWER_SECONDS = 2.0
 _USUAL = "select " + ", ".join(f"current_setting('{name}')" for name in PINS)
 _SET_LOCALLY = "select " + ", ".join(f"set_config('{name}', ${i}, true)" for i, name in enumerate(PINS, 1))
 # Deferred constraints and triggers of the user's are due now: under the user's settings, and as the user's errors.
@@ -135,12 +137,30 @@ class PostgresSession:
             rows: list[Row] = await self.connection.fetch(sql, *arguments)
         except Exception as error:
             self.failed = error
+            if isinstance(error, TimeoutError) and await self._answers():
+                # The statement is slow, and would be again: its time is up for the user's function, not for the call.
+                self.failed = TimeoutError(
+                    "the statement took longer than command_timeout_seconds: raise that setting, or do less in one "
+                    "statement"
+                )
+                raise self.failed from error
             if self.trouble is None and is_trouble(error, self.connection):
                 self.trouble = error
             raise
         finally:
             self.connection.times.is_users = False
         return rows
+
+    async def _answers(self) -> bool:
+        """Whether the server is there: the client has cancelled a statement because its time was up."""
+        try:
+            await self.connection.execute("select 1", timeout=_ANSWER_SECONDS)
+        except asyncpg.PostgresError:
+            # As in every transaction with a failed statement.
+            return not self.connection.is_closed()
+        except Exception:  # noqa: BLE001 - whatever else it is, it is no answer
+            return False
+        return True
 
     async def _take_back(self) -> None:
         """After the user's function: what it has left behind is an error of its own."""
