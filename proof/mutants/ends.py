@@ -106,6 +106,18 @@ MUTANTS = (
         ("tests/behaviour/test_programs_that_end.py",),
     ),
     Mutant(
+        "end-is-cut-short",
+        "a worker or a direct call whose caller is cancelled again and again hands its runs back",
+        (
+            Edit(
+                "engine.runs.shutdown:to_its_end",
+                "except asyncio.CancelledError as error:\n    cancelled = error\n",
+                "except asyncio.CancelledError:\n    raise\n",
+            ),
+        ),
+        ("tests/behaviour/test_programs_that_end.py",),
+    ),
+    Mutant(
         "no-room-on-the-stack",
         "a handler at the recursion limit gets its RecursionError, and the run does not hang",
         (

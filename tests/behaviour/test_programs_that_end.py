@@ -3,6 +3,7 @@
 import asyncio
 import threading
 
+import anyio
 import pytest
 
 import pgqrs
@@ -98,3 +99,47 @@ def test_a_program_that_ends_beside_its_worker_hands_the_runs_back(tmp_path, end
     assert raised is {fails: ValueError, is_interrupted: KeyboardInterrupt}.get(ends)
     assert asyncio.run(again()) == ("PENDING", 1)
     assert handlers.caught == []
+
+
+@pytest.mark.parametrize("around", ["a direct call", "poll_forever"])
+async def test_a_scope_of_anyio_that_is_cancelled_hands_the_run_back(store, around):
+    """It cancels in each turn of the loop, as in web frameworks when a client goes away."""
+    begun, ended, caught = asyncio.Event(), asyncio.Event(), []
+
+    @pgqrs.workflow(name="flow")
+    async def flow(ctx: pgqrs.Context, order: str) -> int:
+        async def body():
+            begun.set()
+            await ended.wait()
+
+        try:
+            await ctx.step("a", body)
+        except asyncio.CancelledError:
+            await ctx.step("refund", lambda: caught.append("refund"))
+            raise
+        return ctx.attempt
+
+    async def cancel(scope):
+        await begun.wait()
+        scope.cancel()
+
+    worker = await pgqrs.worker("w").workflows([flow]).create(store)
+    if around == "poll_forever":
+        await flow.trigger("A1", max_attempts=1).execute(store)
+    with anyio.CancelScope() as scope:
+        cancelling = asyncio.create_task(cancel(scope))
+        if around == "poll_forever":
+            await worker.poll_forever()
+        else:
+            await flow.run("A1", key="A1", store=store)
+    await cancelling
+    [before] = await flow.runs(store)
+    ended.set()
+    again = await pgqrs.worker("w").workflows([flow]).create(store)
+    await again.run_until_idle()
+    await again.close()
+    [after] = await flow.runs(store)
+
+    assert scope.cancelled_caught
+    assert before.status == "PENDING"
+    assert (after.status, after.output(), caught) == ("SUCCESS", 1, [])

@@ -42,11 +42,11 @@ class Committer:
     def write(self, write: RunWrite) -> asyncio.Future[None]:
         """Done when it is durable; LeaseLost when the run is somebody else's by now."""
         done: asyncio.Future[None] = self.loop.create_future()
-        if self._task is None or self._task.done():
-            # Outside: it serves every run, and must not end with the handler that happened to come first. It begins
-            # in the next turn of the loop: when it cannot be made, nothing was gathered.
-            self._task = outside(self._run())
+        # First: a task that starts eagerly looks at once.
         self._gathered.append((write, done))
+        if self._task is None or self._task.done():
+            # Outside: it serves every run, and must not end with the handler that happened to come first.
+            self._task = outside(self._run())
         return done
 
     async def drain(self) -> None:

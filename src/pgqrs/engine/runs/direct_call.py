@@ -35,6 +35,7 @@ from pgqrs.engine.runs.committer import Committer
 from pgqrs.engine.runs.executor import Executor
 from pgqrs.engine.runs.lost_runs import end_lost
 from pgqrs.engine.runs.outcome import Outcome
+from pgqrs.engine.runs.shutdown import to_its_end
 from pgqrs.errors import ExecutionFailed, LeaseLost, PauseError, PgqrsError, RunCancelled, RunDeleted
 from pgqrs.serialization import decode, naming
 from pgqrs.shutdown_budgets import DIRECT_CALL_FAREWELL_SECONDS
@@ -250,6 +251,9 @@ class DirectCall:
 
     async def close(self) -> None:
         """Hand back what is still held, and sign off; a database that is away does not keep the caller."""
+        await to_its_end(self._leave())
+
+    async def _leave(self) -> None:
         await self._executor.cancel(self._passes.values())
         await asyncio.gather(*self._passes.values(), return_exceptions=True)
         self._db.hints.watchers.remove(self._heartbeat.heard)

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from pgqrs import shutdown_budgets
 from pgqrs.db.driver import Driver
@@ -20,6 +20,7 @@ from pgqrs.db.runs.records import RunWrite, Suspended
 from pgqrs.db.tables import workers
 from pgqrs.engine.heartbeat import Heartbeat
 from pgqrs.engine.replay.run_pass import ABANDON_SECONDS
+from pgqrs.engine.replay.task_factory import outside
 from pgqrs.engine.runs.committer import Committer
 from pgqrs.engine.runs.executor import Executor
 from pgqrs.engine.runs.roles import WorkerRoles
@@ -27,6 +28,8 @@ from pgqrs.engine.runs.served import ServedWorkflows
 from pgqrs.engine.runs.slots import Slots
 from pgqrs.errors import PgqrsError
 from pgqrs.types import RunStatus
+
+T = TypeVar("T")
 
 log: logging.Logger = logging.getLogger("pgqrs.worker")
 
@@ -92,7 +95,7 @@ class Shutdown:
                 serving.result()
         finally:
             serving.cancel()
-            await asyncio.gather(serving, return_exceptions=True)
+            await to_its_end(_gone(serving))
 
     # -- ending ------------------------------------------------------------------------------------------
 
@@ -130,6 +133,15 @@ class Shutdown:
         await asyncio.to_thread(self._heartbeat.close)
         await _quietly(workers.stop(self._db, self._worker_id))
 
+    async def leave(self, roles: WorkerRoles) -> None:
+        """End the handlers and sign off, however often the caller is cancelled meanwhile."""
+
+        async def leaving() -> None:
+            await self.end_handlers()
+            await self.sign_off_in_time(roles)
+
+        await to_its_end(leaving())
+
     async def sign_off_in_time(self, roles: WorkerRoles) -> None:
         """Sign off, or leave without it when the database does not answer."""
         signing = asyncio.ensure_future(self.sign_off(roles))
@@ -147,6 +159,28 @@ class Shutdown:
         await asyncio.gather(*written, return_exceptions=True)
         if withdrawn:
             self._db.hints.announce(self._service.queue_ids)
+
+
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Await it to its end, however often the caller is cancelled meanwhile; that is raised then.
+
+    asyncio cancels once. A scope of anyio's, as web frameworks have them, cancels in each turn of the loop.
+    """
+    task = outside(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        task.cancelled() or task.exception()
+        raise cancelled
+    return task.result()
+
+
+async def _gone(task: asyncio.Future[Any]) -> None:
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def ends_within(seconds: float, task: asyncio.Future[Any]) -> bool:

@@ -141,8 +141,7 @@ class WorkerLoop:
         finally:
             self._db.hints.watchers.remove(self._heartbeat.heard)
             self._roles.stop()
-            await self._shutdown.end_handlers()
-            await self._shutdown.sign_off_in_time(self._roles)
+            await self._shutdown.leave(self._roles)
 
     async def run_until_idle(self) -> None:
         """Everything that is due now, and what comes of it, unless it is stopped; for tests and scripts."""
