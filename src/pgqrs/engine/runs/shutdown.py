@@ -166,7 +166,7 @@ async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
 
     asyncio cancels once. A scope of anyio's, as web frameworks have them, cancels in each turn of the loop.
     """
-    task = outside(work)
+    task: asyncio.Task[T] = outside(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
