@@ -8,11 +8,10 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
-from pgqrs.api import stand_ins
 from pgqrs.api.store import BorrowingStore, Store
 from pgqrs.clock import Clock, DatabaseClock, ManualClock
 from pgqrs.config import Config, Settings
-from pgqrs.db import migrations
+from pgqrs.db import migrations, stand_ins
 from pgqrs.db.drivers import open_driver
 from pgqrs.errors import ConfigError, SchemaMismatch, SchemaNotInstalled
 

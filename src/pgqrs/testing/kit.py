@@ -9,7 +9,6 @@ from concurrent.futures import Future
 from datetime import timedelta
 from typing import Any
 
-from pgqrs.api import stand_ins
 from pgqrs.api.connect import Connecting
 from pgqrs.api.operations.export import export_run
 from pgqrs.api.operations.search import events_of, steps_of
@@ -20,6 +19,7 @@ from pgqrs.api.worker import Worker, worker
 from pgqrs.api.workflow import Workflow, discover_workflows
 from pgqrs.clock import EPOCH, ManualClock
 from pgqrs.config import Config
+from pgqrs.db import stand_ins
 from pgqrs.db.driver import Driver
 from pgqrs.db.runs.transitions import PUT_AWAY_SECONDS
 from pgqrs.db.tables import runs, workflows

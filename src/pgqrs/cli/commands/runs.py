@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +10,7 @@ import typer
 
 from pgqrs.cli import output, parse_values
 from pgqrs.cli.commands.run_actions import act_on, answer, bulk, confirm, named_runs
+from pgqrs.cli.commands.sent_signals import show_signals
 from pgqrs.cli.filter_options import chooses
 from pgqrs.cli.output import Column, age, column
 from pgqrs.cli.state import say, state, with_store
@@ -19,7 +20,6 @@ from pgqrs.text.durations import format_duration
 
 if TYPE_CHECKING:
     from pgqrs.api.store import Store
-    from pgqrs.types import Event
 
 runs: typer.Typer = typer.Typer(help="Runs: trigger, find, look, act.", no_args_is_help=True)
 
@@ -75,10 +75,6 @@ EVENTS = (
     column("data"),
     column("actor"),
 )
-
-# A table shows what people have written, not documents; of a run that was sent more, the first.
-_LONGEST_SIGNAL = 1_000
-_MOST_SIGNALS = 1_000
 
 
 @runs.command("trigger")
@@ -171,30 +167,10 @@ def events(
         found = await admin(store).events(run_id, limit=limit, after=after)
         told = to_json(found)
         if state().output == "table":
-            await _show_signals(store, run_id, found, told)
+            await show_signals(store, run_id, found, told)
         output.items(told, EVENTS, key="event_id")
 
     with_store(work)
-
-
-async def _show_signals(store: Store, run_id: int, found: Sequence[Event], told: list[dict[str, Any]]) -> None:
-    """Add to each signal what was sent with it, such as the comment of an approval: the event has only its name."""
-    from pgqrs.api.operations.stored_json import stored
-    from pgqrs.db.views import inspection
-
-    signalled = [(event, shown) for event, shown in zip(found, told, strict=True) if event.event_type == "signalled"]
-    if not signalled:
-        return
-    db = await store.ready()
-    sizes = await inspection.signal_sizes(db, run_id, limit=_MOST_SIGNALS, after=0)
-    short = [signal_id for signal_id, size in sizes if size <= _LONGEST_SIGNAL]
-    sent = {(each.name, each.created_at, each.actor): each for each in await inspection.signals(db, run_id, short)}
-    for event, shown in signalled:
-        name = event.data.get("name") if isinstance(event.data, dict) else None
-        # They are written in one transaction, at one time.
-        signal = sent.get((str(name), event.created_at, event.actor))
-        if signal is not None and signal.payload not in (None, "null"):
-            shown["data"] = {**shown["data"], "payload": stored(signal.payload)}
 
 
 @runs.command("watch")
