@@ -137,7 +137,7 @@ MUTANTS = (
         (
             Edit(
                 "engine.runs.executor:Executor._decided",
-                "is_made_up_for = bool(compensated_by) and not isinstance(error, TransientError)",
+                "is_made_up_for = bool(compensated_by) and not is_transient(error)",
                 "is_made_up_for = False",
             ),
         ),

@@ -202,7 +202,15 @@ MUTANTS = (
         (
             Edit(
                 "db.runs.claims:transact",
-                "if not await settlement.hold(db, [fence]):\n    return None\n",
+                "if not await (settlement.hold(db, [fence]) "
+                "if is_second else messages.still_held(db, [fence[1:]])):\n"
+                "    return None\n",
+                "",
+            ),
+            Edit(
+                "db.runs.claims:transact",
+                "if not is_second and not await settlement.hold(db, [fence]):\n"
+                '    raise LostMeanwhile(f"run {fence[0]}")\n',
                 "",
             ),
         ),

@@ -295,8 +295,8 @@ MUTANTS = (
         (
             Edit(
                 "engine.heartbeat:Heartbeat._beat",
-                "kept = await messages.extend(db, fences, seconds=lengths) if fences else set()",
-                "kept = {held.message_id for held in asked} if lengths and fences else set()",
+                "renewed, locked = await messages.renew(db, given) if given else (set(), set())",
+                "renewed, locked = {message_id for message_id, *_ in given}, set()",
             ),
         ),
         ("tests/behaviour/test_handlers.py::test_a_slow_handler_keeps_its_lease",),

@@ -28,9 +28,9 @@ MUTANTS = (
         "a TaskGroup that cancels the handler is no deadline around its step",
         (
             Edit(
-                "engine.runs.executor:Executor._execute",
-                "run_pass.root.run_in(run_pass.task)",
-                "run_pass.task.timed_out = True",
+                "engine.replay.run_pass:RunPass.begin",
+                "self.root.run_in(task)",
+                "task.timed_out = True",
             ),
         ),
         (f"{_CANCELLED}::test_the_step_of_the_handler_itself_in_a_group_ends_when_a_task_fails",),
@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "library-task-is-a-branch",
         "tasks that the library makes for itself are no branches of the handler in which they begin",
-        (Edit("tasks:detached", ", context=contextvars.Context()", ""),),
+        (Edit("tasks:detached", ", context=context)", ")"),),
         ("tests/behaviour/test_own_tasks.py",),
         on="postgres",
     ),
@@ -134,8 +134,8 @@ MUTANTS = (
         "a step returns what is on record, also the first time",
         (
             Edit(
-                "engine.ctx.step_body:run_body",
-                "return BodyDone(text, decode(text, shape.returns))",
+                "engine.ctx.step_body:stored_result",
+                "return BodyDone(text, decode(text, as_type))",
                 "return BodyDone(text, result)",
             ),
         ),
@@ -195,8 +195,8 @@ MUTANTS = (
         (
             Edit(
                 "engine.runs.outcome:failure",
-                "case PermanentError() | SerializationError() | InvalidArguments():\n",
-                "case PermanentError() | SerializationError() | InvalidArguments() | NonDeterminism():\n",
+                "case _ if is_permanent(error):\n",
+                "case _ if is_permanent(error) or isinstance(error, NonDeterminism):\n",
             ),
             Edit(
                 "engine.runs.outcome:failure",
@@ -306,9 +306,9 @@ MUTANTS = (
         "a permanent error ends the run at once",
         (
             Edit(
-                "engine.runs.outcome:failure",
-                "case PermanentError() | SerializationError() | InvalidArguments():\n",
-                "case SerializationError():\n",
+                "engine.runs.outcome:is_permanent",
+                "isinstance(each, PermanentError | SerializationError | InvalidArguments)",
+                "isinstance(each, SerializationError)",
             ),
         ),
         (f"{_WORKFLOWS}::test_a_permanent_error_ends_the_run_at_once",),

@@ -280,7 +280,7 @@ MUTANTS = (
         (
             Edit(
                 "db.runs.claims:transact",
-                "if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n",
+                "if is_second and (found := await _recorded(db, fence, step)) is not None:\n",
                 "if not fence and (found := await _recorded(db, fence, step)) is not None:\n",
             ),
         ),

@@ -207,7 +207,7 @@ BREAKAGES: tuple[Mutant, ...] = (
         "transaction-twice",
         "a transaction whose reply was lost is not carried out again",
         "db.runs.claims:transact",
-        "if (again or db.retried) and (found := await _recorded(db, fence, step)) is not None:\n"
+        "if is_second and (found := await _recorded(db, fence, step)) is not None:\n"
         '    return found.output or "null"\n',
         "",
     ),
