@@ -159,6 +159,10 @@ class Transaction:
         )
 
 
+class LostMeanwhile(Exception):
+    """The lease was lost while the user's function was at work; its statements are rolled back."""
+
+
 class WorkFailed(Exception):
     """The user's function in a transaction failed with `error`: not an error of the call, whatever its class."""
 

@@ -16,6 +16,7 @@ from pgqrs.db.database import (
     Database,
     ForeignAwait,
     Kind,
+    LostMeanwhile,
     OwnSession,
     Row,
     Transaction,
@@ -238,10 +239,6 @@ async def take_signal(
         # Apart: a step that is recorded already, because it waits, keeps its input.
         await db.execute(_SQL["note_who_answered"], run_id=fence[0], step_id=step.step_id, answered_by=by)
     return True, TakenSignal(payload or "null", by)
-
-
-class LostMeanwhile(Exception):
-    """The lease was lost while the user's function was at work; its statements are rolled back."""
 
 
 @store_call(Kind.UNIT, idempotent=True)

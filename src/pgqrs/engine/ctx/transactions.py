@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from pgqrs.db.database import Transaction, WorkFailed
+from pgqrs.db.database import LostMeanwhile, Transaction, WorkFailed
 from pgqrs.db.runs import claims
-from pgqrs.db.runs.claims import LostMeanwhile
 from pgqrs.db.runs.history import Emission
 from pgqrs.db.runs.records import StepRecord
 from pgqrs.engine.ctx.recorded_results import replayed
