@@ -135,7 +135,7 @@ class WorkflowMetrics:
 
 @dataclass(frozen=True, slots=True)
 class WorkerHealth:
-    """Workers by health: `stale` ones gave no sign of life within three leases, and have not shut down."""
+    """Workers by health: `stale` ones sent no heartbeat for three leases, and have not shut down."""
 
     ready: int
     stale: int

@@ -82,7 +82,7 @@ class Connecting:
         db = await open_driver(self._config, self._clock)
         try:
             if self._stand_in is None or not self._stand_in.is_installed:
-                # A file of one's own needs no ceremony; a server's schema is somebody's decision.
+                # A file gets its tables by itself; on a server, `pgqrs install` or `install=True` makes them.
                 if self._install or not db.dialect.is_postgres:
                     await migrations.install(db)
                 await self._refuse_newer(db, self._config.safe_dsn)

@@ -71,10 +71,10 @@ class AsyncKit:
     # -- the world ---------------------------------------------------------------------------------------
 
     async def open(self) -> Store:
-        """The store; it is connected when it is first needed, on the loop of whoever needs it."""
-        if self._store is not None:
-            return self._store
+        """The store; it is connected when it is first needed, on the loop that needs it."""
         with self._gate:
+            if self._store is not None:
+                return self._store
             # Code under test may ask for it on several loops at the same time: it is one database.
             opening, is_first = self._opening or Future[Store](), self._opening is None
             self._opening = opening
@@ -84,6 +84,7 @@ class AsyncKit:
             stand_ins.begin(self)
             self._store = await Connecting(self.config, install=True, clock=self.clock)
         except BaseException as error:
+            # A cancellation, too: the other loops must not wait forever.
             opening.set_exception(error)
             raise
         else:

@@ -113,7 +113,7 @@ class Kit:
                 try:
                     return _portal.run(value(*args, **kwargs))
                 except AssertionError as error:
-                    # Where it was raised, on the loop's thread, helps nobody: the test is the place.
+                    # Without the frames of the loop's thread: the reader looks for the line of the test.
                     raise error.with_traceback(None) from None
 
             return call

@@ -258,7 +258,7 @@ async def transact(
     lease was lost while it was at work, and nothing of it stays.
 
     The run is locked at the end only: the heartbeat must be able to renew the lease while the user's function works,
-    and whoever cancels the run does not wait for it. After a lost reply the lock comes first, so that the first try
+    and a `cancel` does not wait for it. After a lost reply the lock comes first, so that the first try
     has come to its end.
     """
     is_second = again or db.retried
